@@ -1,0 +1,5 @@
+"""remp: few-shot image classification by rectified metric propagation."""
+
+from remp.version import __version__
+
+__all__ = ["__version__"]

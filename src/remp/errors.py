@@ -1,0 +1,25 @@
+"""The errors remp raises for what a user can mend: each says what was got, what was needed and what to do."""
+
+
+class RempError(Exception):
+    """Base of all errors below; the command line prints its message without a traceback."""
+
+
+class DataError(RempError):
+    """A data set, archive or image that is missing, broken or not what it claims to be."""
+
+
+class EpisodeError(RempError, ValueError):
+    """Episodes that cannot be drawn: too few classes, images or shots."""
+
+
+class ConfigError(RempError, ValueError):
+    """A setting that is unknown, of the wrong type, or contradicts another."""
+
+
+class CheckpointError(RempError):
+    """A checkpoint that is missing, damaged or does not fit."""
+
+
+class TrainingError(RempError):
+    """A training run that had to stop."""
