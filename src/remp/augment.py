@@ -1,0 +1,45 @@
+"""Images to network input: uint8 batches become normalised floats, in training with random crops and flips."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Pixel mean and standard deviation per channel, in [0, 1], of the training images."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """uint8 (n, height, width, channels) -> float32 (n, channels, height, width), channels last in memory."""
+        # One multiplication and one addition: (x / 255 - mean) / std.
+        scale = 1 / (255 * torch.tensor(self.std, device=images.device))
+        shift = -torch.tensor(self.mean, device=images.device) / torch.tensor(self.std, device=images.device)
+        return torch.addcmul(shift, images.to(torch.float32), scale).permute(0, 3, 1, 2)
+
+
+def random_resized_crop(
+    images: Tensor, *, area: tuple[float, float], generator: torch.Generator, flip: bool = True
+) -> Tensor:
+    """Crop each image at random to a share of its area and stretch it back; mirror half of them.
+
+    images: float (n, channels, height, width); area: smallest and largest share kept, in (0, 1]. The aspect ratio of
+    the crop is drawn from 3/4 … 4/3, log-uniformly. One bilinear resampling for the whole batch.
+    """
+    n = images.shape[0]
+    share, ratio, x, y, mirror = torch.rand(5, n, generator=generator).to(images.device)
+    share = area[0] + (area[1] - area[0]) * share
+    ratio = torch.exp((2 * ratio - 1) * float(np.log(4 / 3)))
+    width, height = (share * ratio).sqrt().clamp(max=1.0), (share / ratio).sqrt().clamp(max=1.0)
+    sign = torch.where((mirror < 0.5) & flip, -1.0, 1.0)
+    matrix = images.new_zeros(n, 2, 3)
+    matrix[:, 0, 0], matrix[:, 0, 2] = width * sign, (1 - width) * (2 * x - 1)
+    matrix[:, 1, 1], matrix[:, 1, 2] = height, (1 - height) * (2 * y - 1)
+    grid = F.affine_grid(matrix, list(images.shape), align_corners=False)
+    cropped = F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+    return cropped.contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,40 @@
+"""ConvNet-64: four blocks of 3x3 convolution, batch norm, ReLU and 2x2 max pooling."""
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from remp.backbones.base import Backbone, Readout
+
+
+class Conv4(Backbone):
+    """The four-layer network of Vinyals et al. (Matching Networks, 2016) and Snell et al. (ProtoNet, 2017).
+
+    pooling: what becomes of an odd row or column; "floor" gives 64 x 5 x 5 for 84 x 84 images, "ceil" 64 x 6 x 6
+    (DFMN-MCT). bias: of the convolutions (MetaOptNet and EPNet have none). last_relu: off lets features be negative.
+    """
+
+    def __init__(
+        self,
+        channels: int = 3,
+        *,
+        width: int = 64,
+        pooling: Literal["floor", "ceil"] = "floor",
+        readout: Readout = "flatten",
+        bias: bool = True,
+        last_relu: bool = True,
+    ) -> None:
+        super().__init__(readout)
+        blocks: list[nn.Module] = []
+        for i in range(4):
+            blocks += [
+                nn.Conv2d(channels if i == 0 else width, width, 3, padding=1, bias=bias),
+                nn.BatchNorm2d(width),
+                # A maximum commutes with ReLU: pooling first gives the same numbers and rectifies a quarter of them.
+                nn.MaxPool2d(2, ceil_mode=pooling == "ceil"),
+                nn.ReLU(inplace=True) if i < 3 or last_relu else nn.Identity(),
+            ]
+        self.blocks = nn.Sequential(*blocks)
+
+    def maps(self, images: Tensor) -> Tensor:
+        return self.blocks(images)

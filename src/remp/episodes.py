@@ -1,0 +1,263 @@
+"""Episodes: batches of few-shot tasks as values, and the seeded sampler that draws them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.errors import EpisodeError
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """A batch of E few-shot tasks.
+
+    support: (E, S, …) and query: (E, Q, …), where … is nothing (image ids), an image or a feature.
+    support_labels: (E, S) and query_labels: (E, Q) or None, each in 0 … n_way - 1.
+    class_ids: (E, n_way), which class of the data set each way is, or None.
+    """
+
+    support: Tensor
+    support_labels: Tensor
+    query: Tensor
+    query_labels: Tensor | None
+    n_way: int
+    class_ids: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.support.shape[0]
+
+    def __getitem__(self, rows: slice) -> "Episodes":
+        return replace(
+            self,
+            support=self.support[rows],
+            support_labels=self.support_labels[rows],
+            query=self.query[rows],
+            query_labels=None if self.query_labels is None else self.query_labels[rows],
+            class_ids=None if self.class_ids is None else self.class_ids[rows],
+        )
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Episodes":
+        """Apply `function` (n, …) -> (n, …) once to all support and query items together."""
+        n_episodes, n_support = self.support.shape[:2]
+        together = torch.cat([self.support, self.query], dim=1)
+        mapped = function(together.flatten(0, 1)).unflatten(0, together.shape[:2])
+        return replace(self, support=mapped[:, :n_support], query=mapped[:, n_support:])
+
+    def gather(self, items: Tensor) -> "Episodes":
+        """Replace image ids by rows of `items` (n, …)."""
+        return self.map(lambda ids: items[ids])
+
+    def without_query_labels(self) -> "Episodes":
+        return replace(self, query_labels=None)
+
+    def to(self, device: torch.device | str) -> "Episodes":
+        return replace(
+            self,
+            support=self.support.to(device),
+            support_labels=self.support_labels.to(device),
+            query=self.query.to(device),
+            query_labels=None if self.query_labels is None else self.query_labels.to(device),
+            class_ids=None if self.class_ids is None else self.class_ids.to(device),
+        )
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What an episode looks like.
+
+    n_shot: labelled images of each class, or one number a way (dealt to the classes at random in each episode).
+    n_query: unlabelled images of each class; in all n_way * n_query, whatever the distribution.
+    distribution: "balanced", or "dirichlet:A" for query classes in proportions drawn from a Dirichlet(A).
+    """
+
+    n_way: int = 5
+    n_shot: int | tuple[int, ...] = 1
+    n_query: int = 15
+    distribution: str = "balanced"
+
+    def __post_init__(self) -> None:
+        if self.n_way < 1:
+            raise EpisodeError(f"n_way is {self.n_way}; at least 1 class is needed")
+        if self.n_query < 1:
+            raise EpisodeError(f"n_query is {self.n_query}; at least 1 query a class is needed")
+        if len(self.shots) != self.n_way:
+            raise EpisodeError(f"n_shot lists {len(self.shots)} numbers for {self.n_way} ways: give one a way")
+        if min(self.shots) < 1:
+            raise EpisodeError(f"n_shot is {self.n_shot}; every class needs at least 1 labelled image")
+        _ = self.dirichlet
+
+    @property
+    def shots(self) -> tuple[int, ...]:
+        """Labelled images of each way, before they are dealt to classes."""
+        return (self.n_shot,) * self.n_way if isinstance(self.n_shot, int) else tuple(self.n_shot)
+
+    @property
+    def dirichlet(self) -> float | None:
+        """The concentration A of "dirichlet:A", None if balanced."""
+        if self.distribution == "balanced":
+            return None
+        kind, _, number = self.distribution.partition(":")
+        try:
+            concentration = float(number)
+        except ValueError:
+            concentration = 0.0
+        if kind != "dirichlet" or not 0 < concentration < float("inf"):
+            raise EpisodeError(
+                f"distribution is {self.distribution!r}; give 'balanced' or 'dirichlet:A' with A > 0, e.g. dirichlet:2"
+            )
+        return concentration
+
+    def as_dict(self) -> dict[str, Any]:
+        n_shot = self.n_shot if isinstance(self.n_shot, int) else list(self.n_shot)
+        return {
+            "n_way": self.n_way,
+            "n_shot": n_shot,
+            "n_query": self.n_query,
+            "distribution": self.distribution,
+        }
+
+
+class EpisodeSampler:
+    """Draws episodes of image ids from a labelled set.
+
+    Episode number i of a seed is the same on every machine and for every batch size: it is computed with integer
+    arithmetic from its own stretch of a Philox counter stream. Support and query are disjoint, queries come in random
+    order.
+
+    labels: (n,) class of each image, 0 … n_classes - 1. position: number of the next episode.
+    """
+
+    def __init__(
+        self,
+        labels: np.ndarray,
+        protocol: Protocol,
+        *,
+        seed: int = 0,
+        class_names: tuple[str, ...] | None = None,
+        position: int = 0,
+    ) -> None:
+        labels = np.asarray(labels)
+        self.protocol, self.seed, self.position = protocol, seed, position
+        self._counts = np.bincount(labels) if len(labels) else np.zeros(0, dtype=np.int64)
+        self._ids = np.argsort(labels, kind="stable")
+        self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]]) if len(labels) else self._counts
+        self._check(class_names or tuple(str(i) for i in range(len(self._counts))))
+
+    def sample(self, n_episodes: int) -> Episodes:
+        """The next `n_episodes` episodes, of image ids."""
+        episodes = self._draw(self.position, n_episodes)
+        self.position += n_episodes
+        return episodes
+
+    def _draw(self, first: int, n_episodes: int) -> Episodes:
+        protocol = self.protocol
+        n_way, n_total = protocol.n_way, protocol.n_way * protocol.n_query
+        n_picked = self._most_images_of_a_class()
+        widths = [n_way, n_way, n_way, n_way * n_picked, n_total]
+        streams = _uniform_integers(self.seed, first, n_episodes, widths)
+        classes = _sample_without_replacement(streams[0], np.full(n_episodes, len(self._counts)))  # (E, n_way)
+        shots = np.asarray(protocol.shots)[np.argsort(streams[1], axis=1, kind="stable")]  # (E, n_way)
+        available = self._counts[classes]
+        queries = self._query_counts(streams[2], available - shots)  # (E, n_way)
+        picks = _sample_without_replacement(
+            streams[3].reshape(n_episodes * n_way, n_picked), available.reshape(-1)
+        ).reshape(n_episodes, n_way, n_picked)
+
+        rank = np.arange(n_picked)
+        in_support = rank < shots[..., None]  # (E, n_way, n_picked)
+        in_query = (rank >= shots[..., None]) & (rank < (shots + queries)[..., None])
+        ids = self._ids[np.minimum(self._starts[classes][..., None] + picks, len(self._ids) - 1)]
+        way = np.broadcast_to(np.arange(n_way)[:, None], ids.shape)
+        order = np.argsort(streams[4], axis=1, kind="stable")  # (E, Q)
+
+        def take(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
+            return values[mask].reshape(n_episodes, -1)
+
+        return Episodes(
+            support=torch.from_numpy(take(in_support, ids)),
+            support_labels=torch.from_numpy(take(in_support, way)),
+            query=torch.from_numpy(np.take_along_axis(take(in_query, ids), order, axis=1)),
+            query_labels=torch.from_numpy(np.take_along_axis(take(in_query, way), order, axis=1)),
+            n_way=n_way,
+            class_ids=torch.from_numpy(classes),
+        )
+
+    def _most_images_of_a_class(self) -> int:
+        """How many images an episode can need of one class."""
+        protocol = self.protocol
+        most_queries = protocol.n_query if protocol.dirichlet is None else protocol.n_query * protocol.n_way
+        return max(protocol.shots) + most_queries
+
+    def _query_counts(self, randoms: np.ndarray, available: np.ndarray) -> np.ndarray:
+        """Queries of each class (E, n_way), their sum always n_way * n_query."""
+        if self.protocol.dirichlet is None:
+            return np.full_like(available, self.protocol.n_query)
+        return _dirichlet_counts(
+            randoms, self.protocol.dirichlet, self.protocol.n_way * self.protocol.n_query, available
+        )
+
+    def _check(self, class_names: tuple[str, ...]) -> None:
+        protocol = self.protocol
+        if len(self._counts) < protocol.n_way:
+            raise EpisodeError(
+                f"the set has {len(self._counts)} classes; {protocol.n_way} ways need {protocol.n_way}: "
+                f"lower --n-way to {len(self._counts)} or take a split with more classes"
+            )
+        shots, needed = max(protocol.shots), max(protocol.shots) + protocol.n_query
+        smallest = int(np.argmin(self._counts))
+        has = int(self._counts[smallest])
+        if has < needed:
+            cure = (
+                f"lower --n-query to {has - shots}" if has > shots else f"lower --n-shot below {has} or drop the class"
+            )
+            raise EpisodeError(
+                f"class {class_names[smallest]!r} has {has} images; {shots} shots + {protocol.n_query} queries "
+                f"need {needed}: {cure}"
+            )
+
+
+def _uniform_integers(seed: int, first: int, n_episodes: int, widths: list[int]) -> list[np.ndarray]:
+    """32-bit random integers for episodes first … first + n_episodes - 1: one (E, width) array a width."""
+    words = -(-sum(widths) // 8) * 4  # 64-bit words of an episode, a multiple of Philox's block of 4
+    generator = np.random.Philox(key=seed % 2**64)
+    generator.advance(first * words // 4)
+    raw = generator.random_raw(n_episodes * words).reshape(n_episodes, words)
+    halves = np.concatenate([raw >> np.uint64(32), raw & np.uint64(0xFFFFFFFF)], axis=1)
+    return np.split(halves[:, : sum(widths)], np.cumsum(widths)[:-1], axis=1)
+
+
+def _sample_without_replacement(randoms: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """For each row r, draw distinct numbers of 0 … sizes[r] - 1, in random order.
+
+    randoms: (rows, k) 32-bit integers; sizes: (rows,). Columns past sizes[r] are meaningless. Draw number i picks one of
+    the numbers left over; skipping those already drawn, in ascending order, finds it.
+    """
+    rows, k = randoms.shape
+    drawn = np.empty((rows, k), dtype=np.int64)
+    ascending = np.full((rows, 0), 0, dtype=np.int64)
+    for i in range(k):
+        left = np.maximum(sizes - i, 1).astype(np.uint64)
+        value = ((randoms[:, i] * left) >> np.uint64(32)).astype(np.int64)
+        for column in range(i):
+            value += value >= ascending[:, column]
+        drawn[:, i] = value
+        ascending = np.sort(np.concatenate([ascending, value[:, None]], axis=1), axis=1)
+    return drawn
+
+
+def _dirichlet_counts(randoms: np.ndarray, concentration: float, total: int, available: np.ndarray) -> np.ndarray:
+    """Split `total` queries by Dirichlet proportions: largest remainders, never more than `available` (E, n_way)."""
+    from scipy.special import gammaincinv
+
+    gammas = np.maximum(gammaincinv(concentration, (randoms + 0.5) / 2.0**32), 1e-300)
+    exact = total * gammas / gammas.sum(axis=1, keepdims=True)
+    counts = np.minimum(np.floor(exact).astype(np.int64), available)
+    while (missing := total - counts.sum(axis=1)).any():
+        remainder = np.where(counts < available, exact - counts, -np.inf)
+        largest = np.argmax(remainder, axis=1)
+        counts[np.arange(len(counts)), largest] += missing > 0
+    return counts

@@ -1,0 +1,54 @@
+"""The contract of a few-shot method: episodes of features in, logits out."""
+
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from remp.backbones.base import Backbone
+from remp.episodes import Episodes
+
+
+class Method(nn.Module):
+    """A few-shot classifier. A subclass writes `logits`, and `loss` only if its paper adds a term.
+
+    The answer for an episode never depends on the other episodes of its batch. `transductive` says that it depends on
+    the other queries of its episode, `assumes_balance` that it takes the classes of the queries to be equally frequent.
+
+    backbone: None for use on ready-made features. n_classes: number of training classes, for a global classifier.
+    feature_shape: shape of what `embed` returns for one image.
+    """
+
+    transductive: ClassVar[bool] = False
+    assumes_balance: ClassVar[bool] = False
+
+    def __init__(
+        self, backbone: Backbone | None = None, *, n_classes: int = 0, feature_shape: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.n_classes = n_classes
+        self.feature_shape = feature_shape
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Normalised images (n, channels, height, width) -> features (n, …)."""
+        assert self.backbone is not None, "this method was made without a backbone: it takes features, not images"
+        return self.backbone(images)
+
+    def logits(self, episodes: Episodes) -> Tensor:
+        """Episodes of features -> (E, Q, n_way)."""
+        raise NotImplementedError
+
+    def score(self, episodes: Episodes) -> Tensor:
+        """Episodes of images -> (E, Q, n_way). Override where the backbone itself changes from task to task."""
+        return self.logits(episodes.map(self.embed))
+
+    def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
+        """Episodes of images -> named terms; their sum is minimised. progress: share of the training done, 0 … 1."""
+        return {"local": cross_entropy(self.score(episodes), episodes.query_labels)}
+
+
+def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:
+    """Mean over all queries of all episodes: (E, Q, n), (E, Q) -> scalar."""
+    assert labels is not None, "training episodes carry query labels"
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
