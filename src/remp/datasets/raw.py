@@ -1,0 +1,68 @@
+"""What a reader of raw data hands over: the classes of each split, each ready to be decoded."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from remp.errors import DataError
+
+
+@dataclass(frozen=True)
+class RawClass:
+    """One class: how many images it has, and a function that makes them, uint8 (count, height, width, channels)."""
+
+    count: int
+    images: Callable[[], np.ndarray]
+
+
+@dataclass(frozen=True)
+class RawSet:
+    """Everything a source holds; nothing but counts is in memory until a class's images are asked for.
+
+    splits: split -> class name -> RawClass. image_size: (height, width, channels). source: what it was read from.
+    """
+
+    splits: Mapping[str, Mapping[str, RawClass]]
+    image_size: tuple[int, int, int]
+    source: str
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read raw data; a reader refuses what it has no use for."""
+
+    size: int | None = None  # pixels a side; None is the data set's own
+    rotations: bool = False  # add every class turned by 90, 180 and 270 degrees
+    seed: int = 0  # of the class split, where the source has none
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not 8 <= self.size <= 1024:
+            raise DataError(f"--size {self.size} is out of range: choose 8 to 1024 pixels")
+
+
+def check_counts(counts: Mapping[str, int], expected: int, where: str) -> None:
+    """Raise DataError naming the first class that has not `expected` images."""
+    wrong = {name: count for name, count in counts.items() if count != expected}
+    if wrong:
+        name, count = next(iter(wrong.items()))
+        others = f" ({len(wrong) - 1} more classes are wrong too)" if len(wrong) > 1 else ""
+        raise DataError(
+            f"class {name!r} of {where} has {count} images, needed {expected}{others}: "
+            "the download is incomplete or another data set; get it again"
+        )
+
+
+def fixed_size(options: ReadOptions, allowed: tuple[int, ...], name: str) -> int:
+    """The image size asked for, the first of `allowed` by default; raise DataError for any other."""
+    size = allowed[0] if options.size is None else options.size
+    if size not in allowed:
+        choices = " or ".join(str(choice) for choice in allowed)
+        raise DataError(f"{name} is prepared at {choices} pixels, got --size {size}")
+    return size
+
+
+def refuse_rotations(options: ReadOptions, name: str) -> None:
+    """Raise DataError if rotations were asked for; only where a turned image is another class do they make sense."""
+    if options.rotations:
+        raise DataError(f"--rotations is for omniglot: a turned image of {name} is still the same class; leave it out")
