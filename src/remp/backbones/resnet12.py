@@ -1,0 +1,121 @@
+"""ResNet-12 in the two variants that published few-shot results rest on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Literal
+
+from torch import Tensor, nn
+
+from remp.backbones.base import Backbone, Readout
+from remp.backbones.dropblock import DropBlock
+from remp.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What differs between the networks that are called ResNet-12."""
+
+    widths: tuple[int, int, int, int]
+    activation: Callable[[], nn.Module]
+    skip_kernel: int
+    bias: bool
+    ceil_pooling: bool
+    epsilon: float
+    dropblock_from: int
+    """The first block, counted from 0, with DropBlock in place of dropout."""
+    initialise: Callable[[Tensor], Tensor]
+    """Of the weights of the convolutions."""
+
+
+VARIANTS = {
+    "dfmn": Variant(
+        widths=(64, 128, 256, 512),
+        activation=partial(nn.ReLU, inplace=True),
+        skip_kernel=3,
+        bias=True,
+        ceil_pooling=True,
+        epsilon=2e-5,
+        dropblock_from=4,
+        initialise=partial(nn.init.kaiming_normal_, mode="fan_in", nonlinearity="linear"),
+    ),
+    "metaopt": Variant(
+        widths=(64, 160, 320, 640),
+        activation=partial(nn.LeakyReLU, 0.1, inplace=True),
+        skip_kernel=1,
+        bias=False,
+        ceil_pooling=False,
+        epsilon=1e-5,
+        dropblock_from=2,
+        initialise=partial(nn.init.kaiming_normal_, mode="fan_out", nonlinearity="leaky_relu"),
+    ),
+}
+
+
+class ResNet12(Backbone):
+    """Four residual blocks of three convolutions.
+
+    variant: "dfmn" is the network of DFMN-MCT (Kye et al., 2020), on which ReMP builds: 512 x 6 x 6 for 84 x 84 images;
+    "metaopt" the wider one of MetaOptNet (Lee et al., 2019), with DropBlock in its last two blocks: 640 x 5 x 5.
+    dropout: share of values dropped after each block. dropblock_size and dropblock_ramp: see `DropBlock`; "dfmn" has
+    none and does not read them.
+    """
+
+    def __init__(
+        self,
+        channels: int = 3,
+        *,
+        variant: Literal["dfmn", "metaopt"] = "dfmn",
+        readout: Readout = "flatten",
+        dropout: float = 0.1,
+        dropblock_size: int | None = None,
+        dropblock_ramp: int = 40_000,
+    ) -> None:
+        super().__init__(readout)
+        if variant not in VARIANTS:
+            raise ConfigError(f"got variant={variant!r}; ResNet-12 comes as {' or '.join(VARIANTS)}")
+        settings = VARIANTS[variant]
+        blocks: list[nn.Module] = []
+        for i, (before, after) in enumerate(pairwise((channels, *settings.widths))):
+            blocks.append(ResidualBlock(before, after, settings))
+            if i < settings.dropblock_from:
+                blocks.append(nn.Dropout(dropout))
+            else:
+                blocks.append(DropBlock(dropout, size=dropblock_size, ramp=dropblock_ramp))
+        self.blocks = nn.Sequential(*blocks)
+        for convolution in (module for module in self.modules() if isinstance(module, nn.Conv2d)):
+            settings.initialise(convolution.weight)
+            if convolution.bias is not None:
+                nn.init.zeros_(convolution.bias)
+
+    def maps(self, images: Tensor) -> Tensor:
+        return self.blocks(images)
+
+
+class ResidualBlock(nn.Module):
+    """Three convolutions beside one on the skip path, added before the last activation, then 2x2 max pooling."""
+
+    def __init__(self, before: int, after: int, variant: Variant) -> None:
+        super().__init__()
+        self.path = nn.Sequential(
+            *_convolution(before, after, 3, variant),
+            variant.activation(),
+            *_convolution(after, after, 3, variant),
+            variant.activation(),
+            *_convolution(after, after, 3, variant),
+        )
+        self.skip = nn.Sequential(*_convolution(before, after, variant.skip_kernel, variant))
+        # A maximum commutes with a rising activation: pooling first gives the same numbers for a quarter of the work.
+        self.finish = nn.Sequential(nn.MaxPool2d(2, ceil_mode=variant.ceil_pooling), variant.activation())
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(n, before, height, width) -> (n, after, height / 2, width / 2)"""
+        return self.finish(self.path(maps) + self.skip(maps))
+
+
+def _convolution(before: int, after: int, kernel: int, variant: Variant) -> list[nn.Module]:
+    return [
+        nn.Conv2d(before, after, kernel, padding=kernel // 2, bias=variant.bias),
+        nn.BatchNorm2d(after, eps=variant.epsilon),
+    ]
