@@ -1,18 +1,19 @@
 """Prepared image sets: one memory-mapped uint8 array a split, beside an index with a fingerprint."""
 
-import hashlib
+import glob
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 
+from remp.datasets.split_writer import SplitWriter
 from remp.errors import DataError
 from remp.home import home
 
@@ -117,13 +118,16 @@ def write_prepared(
     or not at all. `counts` gives the images of each class in the order of `splits`; `on_class` is told of each class
     that is done.
     """
+    check_not_prepared(name, overwrite=overwrite)
     target = prepared_folder(name)
-    if target.exists() and not overwrite:
-        raise DataError(f"{name!r} is prepared already in {target}; pass --force to prepare it again")
     target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(target)
     partial = Path(tempfile.mkdtemp(prefix=f".{name}.partial-", dir=target.parent))
     try:
-        index = _write_into(partial, name, splits, image_size=image_size, counts=counts, source=source, done=on_class)
+        index = {"format": FORMAT, "name": name, "source": source, "image_size": list(image_size)}
+        index |= _write_splits(partial, splits, counts, image_size, on_class)
+        (partial / "index.json").write_text(json.dumps(index, indent=1, ensure_ascii=False), encoding="utf-8")
+        partial.chmod(0o755)
         _replace_folder(partial, target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -131,62 +135,38 @@ def write_prepared(
     return index
 
 
-def _write_into(
+def check_not_prepared(name: str, *, overwrite: bool) -> None:
+    """Raise DataError if a set of that name is prepared already and may not be overwritten."""
+    target = prepared_folder(name)
+    if target.exists() and not overwrite:
+        raise DataError(f"{name!r} is prepared already in {target}; pass --force to prepare it again")
+
+
+def _write_splits(
     folder: Path,
-    name: str,
     splits: SplitImages,
-    *,
-    image_size: tuple[int, int, int],
     counts: Mapping[str, Iterable[int]],
-    source: str,
-    done: Callable[[str, str], None],
+    image_size: tuple[int, int, int],
+    on_class: Callable[[str, str], None],
 ) -> dict[str, Any]:
-    entries: dict[str, Any] = {}
-    mean, std = [0.5] * image_size[2], [0.25] * image_size[2]
+    writers = {}
     for split, classes in splits.items():
-        n_images = [int(n) for n in counts[split]]
-        array = open_memmap(
-            folder / f"{split}.npy", mode="w+", dtype=np.uint8, shape=(sum(n_images), *image_size), version=(1, 0)
-        )
-        digest = hashlib.sha256(json.dumps([list(classes), n_images, image_size]).encode())
-        start = 0
-        total, squares = np.zeros(image_size[2]), np.zeros(image_size[2])
-        for (class_name, images), n in zip(classes.items(), n_images, strict=True):
-            block = np.ascontiguousarray(images())
-            if block.shape != (n, *image_size) or block.dtype != np.uint8:
-                raise DataError(
-                    f"class {class_name!r} of {split}: got {block.dtype} {block.shape}, needed uint8 {(n, *image_size)}"
-                )
-            array[start : start + n] = block
-            digest.update(block.tobytes())
-            total += block.sum(axis=(0, 1, 2), dtype=np.float64)
-            squares += np.square(block, dtype=np.float64).sum(axis=(0, 1, 2))
-            start += n
-            done(split, class_name)
-        array.flush()
-        del array
-        entries[split] = {"classes": list(classes), "counts": n_images, "fingerprint": digest.hexdigest()}
-        if split == "train" or (split == next(iter(splits)) and "train" not in splits):
-            mean, std = _pixel_statistics(total, squares, sum(n_images) * image_size[0] * image_size[1])
-    index = {
-        "format": FORMAT,
-        "name": name,
-        "source": source,
-        "image_size": list(image_size),
-        "mean": mean,
-        "std": std,
-        "splits": entries,
-    }
-    (folder / "index.json").write_text(json.dumps(index, indent=1, ensure_ascii=False), encoding="utf-8")
-    return index
+        writer = SplitWriter(folder / f"{split}.npy", list(classes), [int(n) for n in counts[split]], image_size)
+        with writer:
+            for class_name, images in classes.items():
+                writer.add(images())
+                on_class(split, class_name)
+        writers[split] = writer
+    mean, std = writers.get("train", next(iter(writers.values()))).pixel_statistics()
+    return {"mean": mean, "std": std, "splits": {split: writer.entry() for split, writer in writers.items()}}
 
 
-def _pixel_statistics(total: np.ndarray, squares: np.ndarray, n: int) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation per channel, in [0, 1]; a constant channel gets 1 so that nothing divides by zero."""
-    mean = total / max(n, 1) / 255
-    variance = squares / max(n, 1) / 255**2 - mean**2
-    std = np.where(variance > 1e-8, np.sqrt(np.maximum(variance, 1e-8)), 1.0)
-    return mean.round(6).tolist(), std.round(6).tolist()
+def _remove_leftovers(target: Path) -> None:
+    """Delete what killed runs left of `target`: hidden folders in which nothing was written for an hour."""
+    for folder in target.parent.glob(f".{glob.escape(target.name)}.partial-*"):
+        last_write = max((file.stat().st_mtime for file in folder.iterdir()), default=folder.stat().st_mtime)
+        if time.time() - last_write > 3600:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _replace_folder(new: Path, target: Path) -> None:
