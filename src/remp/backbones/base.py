@@ -5,6 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from remp.errors import ConfigError
+
 Readout = Literal["flatten", "average"]
 
 
@@ -24,12 +26,25 @@ class Backbone(nn.Module):
         maps = self.maps(images)
         return maps.mean(dim=(2, 3)) if self.readout == "average" else maps.flatten(1)
 
+    def feature_shape(self, map_shape: tuple[int, int, int]) -> tuple[int, ...]:
+        """Shape of the vector that a map of this shape becomes."""
+        width, height, breadth = map_shape
+        return (width,) if self.readout == "average" else (width * height * breadth,)
+
     @torch.no_grad()
     def map_shape(self, image_size: tuple[int, int, int]) -> tuple[int, int, int]:
         """Shape (width, h, w) of a map for images of size (height, width, channels)."""
         height, width, channels = image_size
+        beside = next(self.parameters(), torch.empty(0))  # for its device and type
         training = self.training
         self.eval()
-        shape = self.maps(torch.zeros(1, channels, height, width)).shape[1:]
-        self.train(training)
-        return tuple(shape)
+        try:
+            _, depth, rows, columns = self.maps(beside.new_zeros(1, channels, height, width)).shape
+        except RuntimeError as error:
+            raise ConfigError(
+                f"{type(self).__name__} does not take images of {height} x {width} x {channels} ({error}): "
+                "prepare larger images, or make the backbone for this number of channels"
+            ) from error
+        finally:
+            self.train(training)
+        return depth, rows, columns
