@@ -29,7 +29,8 @@ def random_resized_crop(
     """Crop each image at random to a share of its area and stretch it back; mirror half of them.
 
     images: float (n, channels, height, width); area: smallest and largest share kept, in (0, 1]. The aspect ratio of
-    the crop is drawn from 3/4 … 4/3, log-uniformly. One bilinear resampling for the whole batch.
+    the crop, against that of the image, is drawn from 3/4 … 4/3, log-uniformly; a side that would then be longer than
+    the image is cut to it. One bilinear resampling for the whole batch.
     """
     n = images.shape[0]
     share, ratio, x, y, mirror = torch.rand(5, n, generator=generator).to(images.device)
