@@ -42,7 +42,7 @@ class Episodes:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Episodes":
         """Apply `function` (n, …) -> (n, …) once to all support and query items together."""
-        n_episodes, n_support = self.support.shape[:2]
+        n_support = self.support.shape[1]
         together = torch.cat([self.support, self.query], dim=1)
         mapped = function(together.flatten(0, 1)).unflatten(0, together.shape[:2])
         return replace(self, support=mapped[:, :n_support], query=mapped[:, n_support:])
@@ -125,10 +125,11 @@ class EpisodeSampler:
     """Draws episodes of image ids from a labelled set.
 
     Episode number i of a seed is the same on every machine and for every batch size: it is computed with integer
-    arithmetic from its own stretch of a Philox counter stream. Support and query are disjoint, queries come in random
-    order.
+    arithmetic from its own stretch of a Philox counter stream (Dirichlet proportions alone need floating point).
+    Support and query are disjoint, queries come in random order.
 
-    labels: (n,) class of each image, 0 … n_classes - 1. position: number of the next episode.
+    labels: (n,) class of each image, 0 … n_classes - 1. seed: any whole number; seeds that differ by less than 2**128
+    give different episodes. position: number of the next episode.
     """
 
     def __init__(
@@ -140,15 +141,17 @@ class EpisodeSampler:
         class_names: tuple[str, ...] | None = None,
         position: int = 0,
     ) -> None:
-        labels = np.asarray(labels)
+        labels = _checked_labels(labels)
         self.protocol, self.seed, self.position = protocol, seed, position
-        self._counts = np.bincount(labels) if len(labels) else np.zeros(0, dtype=np.int64)
+        self._counts = np.bincount(labels, minlength=len(class_names or ()))
         self._ids = np.argsort(labels, kind="stable")
-        self._starts = np.concatenate([[0], np.cumsum(self._counts)[:-1]]) if len(labels) else self._counts
+        self._starts = np.cumsum(self._counts) - self._counts
         self._check(class_names or tuple(str(i) for i in range(len(self._counts))))
 
     def sample(self, n_episodes: int) -> Episodes:
         """The next `n_episodes` episodes, of image ids."""
+        if n_episodes < 1:
+            raise EpisodeError(f"{n_episodes} episodes were asked for; at least 1 is needed")
         episodes = self._draw(self.position, n_episodes)
         self.position += n_episodes
         return episodes
@@ -207,23 +210,44 @@ class EpisodeSampler:
                 f"the set has {len(self._counts)} classes; {protocol.n_way} ways need {protocol.n_way}: "
                 f"lower --n-way to {len(self._counts)} or take a split with more classes"
             )
+        if len(class_names) < len(self._counts):
+            raise EpisodeError(f"{len(class_names)} class names for {len(self._counts)} classes: give one a class")
+        # Enough for Dirichlet proportions too: each class has n_query images left after its shots, so all queries fit.
         shots, needed = max(protocol.shots), max(protocol.shots) + protocol.n_query
         smallest = int(np.argmin(self._counts))
         has = int(self._counts[smallest])
         if has < needed:
-            cure = (
-                f"lower --n-query to {has - shots}" if has > shots else f"lower --n-shot below {has} or drop the class"
-            )
             raise EpisodeError(
                 f"class {class_names[smallest]!r} has {has} images; {shots} shots + {protocol.n_query} queries "
-                f"need {needed}: {cure}"
+                f"need {needed}: {_cure(has, shots)}"
             )
+
+
+def _checked_labels(labels: np.ndarray) -> np.ndarray:
+    labels = np.asarray(labels)
+    if labels.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise EpisodeError(
+            f"labels are {labels.dtype} of shape {labels.shape}, from {labels.min()}; "
+            "needed whole numbers of shape (n,), the classes numbered from 0"
+        )
+    return labels.astype(np.int64, copy=False)
+
+
+def _cure(has: int, shots: int) -> str:
+    """What to change so that a class with `has` images suffices."""
+    if has > shots:
+        return f"lower --n-query to {has - shots}"
+    if has > 1:
+        return f"lower --n-shot to {has - 1} and --n-query to 1, or drop the class"
+    return "drop the class, an episode needs at least 2 images of each"
 
 
 def _uniform_integers(seed: int, first: int, n_episodes: int, widths: list[int]) -> list[np.ndarray]:
     """32-bit random integers for episodes first … first + n_episodes - 1: one (E, width) array a width."""
     words = -(-sum(widths) // 8) * 4  # 64-bit words of an episode, a multiple of Philox's block of 4
-    generator = np.random.Philox(key=seed % 2**64)
+    generator = np.random.Philox(key=int(seed) % 2**128)
     generator.advance(first * words // 4)
     raw = generator.random_raw(n_episodes * words).reshape(n_episodes, words)
     halves = np.concatenate([raw >> np.uint64(32), raw & np.uint64(0xFFFFFFFF)], axis=1)
@@ -233,8 +257,8 @@ def _uniform_integers(seed: int, first: int, n_episodes: int, widths: list[int])
 def _sample_without_replacement(randoms: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """For each row r, draw distinct numbers of 0 … sizes[r] - 1, in random order.
 
-    randoms: (rows, k) 32-bit integers; sizes: (rows,). Columns past sizes[r] are meaningless. Draw number i picks one of
-    the numbers left over; skipping those already drawn, in ascending order, finds it.
+    randoms: (rows, k) 32-bit integers; sizes: (rows,). Columns past sizes[r] are meaningless. Draw number i picks one
+    of the numbers left over; skipping those already drawn, in ascending order, finds it.
     """
     rows, k = randoms.shape
     drawn = np.empty((rows, k), dtype=np.int64)
@@ -250,14 +274,26 @@ def _sample_without_replacement(randoms: np.ndarray, sizes: np.ndarray) -> np.nd
 
 
 def _dirichlet_counts(randoms: np.ndarray, concentration: float, total: int, available: np.ndarray) -> np.ndarray:
-    """Split `total` queries by Dirichlet proportions: largest remainders, never more than `available` (E, n_way)."""
-    from scipy.special import gammaincinv
+    """Split `total` queries by Dirichlet proportions: largest remainders, never more than `available` (E, n_way).
 
-    gammas = np.maximum(gammaincinv(concentration, (randoms + 0.5) / 2.0**32), 1e-300)
-    exact = total * gammas / gammas.sum(axis=1, keepdims=True)
+    The rows of `available` must sum to at least `total`.
+    """
+    exact = total * _dirichlet_proportions((randoms + 0.5) / 2.0**32, concentration)
     counts = np.minimum(np.floor(exact).astype(np.int64), available)
     while (missing := total - counts.sum(axis=1)).any():
         remainder = np.where(counts < available, exact - counts, -np.inf)
         largest = np.argmax(remainder, axis=1)
         counts[np.arange(len(counts)), largest] += missing > 0
     return counts
+
+
+def _dirichlet_proportions(uniform: np.ndarray, concentration: float) -> np.ndarray:
+    """Gamma quantiles of `uniform` (E, n_way) in (0, 1), divided by their sum. In logarithms: for a small concentration
+    most quantiles are below the smallest float, where F(x) = x^a / Γ(a + 1) holds exactly enough."""
+    from scipy.special import gammaincinv, gammaln
+
+    quantiles = gammaincinv(concentration, uniform)
+    below = (np.log(uniform) + gammaln(concentration + 1)) / concentration
+    logs = np.where(quantiles > 1e-200, np.log(np.maximum(quantiles, 1e-200)), below)
+    gammas = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return gammas / gammas.sum(axis=1, keepdims=True)

@@ -1,18 +1,27 @@
 """Attentive, repulsive prototype rectification: the heart of ReMP, as a pure function over a batch of episodes."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from remp.similarity import unit
+from remp.errors import ConfigError
+from remp.similarity import in_safe_range, to_double, to_dtype, unit
 
-# Beyond this size squares of features could overflow float32 over the layers; such input is computed in float64.
-_LARGE = 1e9
+Repulsion = Literal["negative", "zero", "none"]
+RowNorm = Literal["absolute", "signed"]
+Metric = Literal["euclidean", "cosine"]
+
+# Input beyond the first, or that the layers would carry beyond the second, is computed in float64.
+_LARGE, _LARGE_AT_THE_END = 1e9, 1e15
+# Layers that enlarge features by more powers of ten would leave even float64.
+_MOST_DECADES = 50
 # Row sums are kept at least this far from zero: signed sums can vanish, and 0 < K + ΣP otherwise.
 _SMALLEST_SUM = 1e-3
+_NO_QUERIES = "there are no queries to rectify with: give at least one"
 
 
 @dataclass(frozen=True)
@@ -27,13 +36,24 @@ class Rectification:
     """
 
     layers: int = 10
-    repulsion: Literal["negative", "zero", "none"] = "negative"
-    row_norm: Literal["absolute", "signed"] = "absolute"
-    similarity: Literal["euclidean", "cosine"] = "euclidean"
+    repulsion: Repulsion = "negative"
+    row_norm: RowNorm = "absolute"
+    similarity: Metric = "euclidean"
     scale: float = 1.0
     residual: bool = True
     threshold: float = 1.5
     step: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("repulsion", self.repulsion, Repulsion)
+        check_choice("row_norm", self.row_norm, RowNorm)
+        check_choice("similarity", self.similarity, Metric)
+        if self.layers < 0:
+            raise ConfigError(f"layers is {self.layers}; needed 0 (no rectification) or more")
+        if not 0 < self.scale <= 1e30:
+            raise ConfigError(f"scale is {self.scale}; needed a number above 0, at most 1e30")
+        if not 0 < self.step <= 1:
+            raise ConfigError(f"step is {self.step}; needed a share of the way, above 0 and at most 1")
 
     def beta(self, layer: int, n_way: int) -> float:
         return self.threshold / (n_way * (self.layers - layer))
@@ -54,8 +74,9 @@ class Rectified:
 
 def class_means(support: Tensor, support_labels: Tensor, n_way: int) -> Tensor:
     """Mean of the support of each class, Eq. 4: (E, S, d), (E, S) -> (E, N, d). A class without support gets zeros."""
-    one_hot = _one_hot(support_labels, n_way, support.dtype)  # (E, N, S)
-    return one_hot @ support / one_hot.sum(-1, keepdim=True).clamp(min=1)
+    (items,) = in_safe_range(support)
+    one_hot = _one_hot(support_labels, n_way, items.dtype)  # (E, N, S)
+    return to_dtype(one_hot @ items / one_hot.sum(-1, keepdim=True).clamp(min=1), support.dtype)
 
 
 def rectify(
@@ -71,10 +92,13 @@ def rectify(
     """Refine the class prototypes of each episode with its unlabelled queries.
 
     support: (E, S, d); support_labels: (E, S) in 0 … n_way - 1; query: (E, Q, d). projection: H (d, d) of h(x) = x Hᵀ,
-    or None for the identity; unused without residual. Differentiable in everything.
+    or None for the identity; unused without residual. Differentiable in everything, and finite for all finite input:
+    what the layers would carry beyond the range of its dtype ends at the end of that range, the best logit still best.
     """
-    dtype = query.dtype
-    support, query = _safe_dtype(support, query)
+    dtype, n_items = query.dtype, support.shape[1] + query.shape[1]
+    if query.shape[1] == 0:
+        raise ValueError(_NO_QUERIES)
+    support, query = in_safe_range(support, query, large=_largest_safe(settings, projection, n_items))
     state = _start(support, support_labels, n_way, settings, projection)
     attention = []
     for layer in range(settings.layers):
@@ -87,9 +111,9 @@ def rectify(
         state = state.next(sums)
     queries = state.propagated(query)
     return Rectified(
-        prototypes=_finite(state.prototypes, dtype),
-        query=_finite(queries, dtype),
-        logits=_finite(scores(state.prototypes, queries, settings).transpose(-1, -2), dtype),
+        prototypes=to_dtype(state.prototypes, dtype),
+        query=to_dtype(queries, dtype),
+        logits=_logits(state, queries, dtype),
         attention=tuple(attention),
     )
 
@@ -108,14 +132,19 @@ def rectify_chunked(
 
     `chunks()` goes once over the queries, as (E, q, d) pieces, and is called once a layer. `reduce` merges the sums of
     several processes, each with chunks of its own. Returns the prototypes (E, N, d) and a function from any queries
-    (E, q, d) to their logits (E, q, N).
+    (E, q, d) to their logits (E, q, N). Sums are made in float64: they may be over millions, and of any size.
     """
-    state = _start(support, support_labels, n_way, settings, projection)
+    _largest_safe(settings, projection, n_items=10**9)
+    state = _start(to_double(support), support_labels, n_way, settings, projection)
     for layer in range(settings.layers):
         beta = settings.beta(layer, n_way)
         state = state.next(reduce(_sum_chunks(_chunk_sums(state, chunks(), beta))))
     final = state
-    return final.prototypes, lambda query: scores(final.prototypes, final.propagated(query), settings).transpose(-1, -2)
+
+    def logits(query: Tensor) -> Tensor:
+        return _logits(final, final.propagated(to_double(query)), query.dtype)
+
+    return to_dtype(final.prototypes, support.dtype), logits
 
 
 def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor:
@@ -232,7 +261,7 @@ def _query_sums(weights: Tensor, queries: Tensor, beta: float, settings: Rectifi
 
 def _chunk_sums(state: _State, chunks: Iterable[Tensor], beta: float) -> Iterator[QuerySums]:
     for chunk in chunks:
-        queries = state.propagated(chunk)
+        queries = state.propagated(to_double(chunk))
         yield _query_sums(_attention(state, queries), queries, beta, state.settings)
 
 
@@ -241,7 +270,7 @@ def _sum_chunks(parts: Iterable[QuerySums]) -> QuerySums:
     for part in parts:
         total = part if total is None else total + part
     if total is None:
-        raise ValueError("there are no queries to rectify with: give at least one")
+        raise ValueError(_NO_QUERIES)
     return total
 
 
@@ -267,11 +296,33 @@ def _away_from_zero(x: Tensor) -> Tensor:
     return torch.where(x.abs() < _SMALLEST_SUM, torch.where(x < 0, -_SMALLEST_SUM, _SMALLEST_SUM).to(x.dtype), x)
 
 
-def _safe_dtype(*tensors: Tensor) -> tuple[Tensor, ...]:
-    largest = max(float(t.detach().abs().amax()) if t.numel() else 0.0 for t in tensors)
-    return tuple(t.double() for t in tensors) if largest > _LARGE else tensors
+def _logits(state: _State, queries: Tensor, dtype: torch.dtype) -> Tensor:
+    """Logits (E, Q, N) of queries in the current space; those of a query that leave the dtype start from its best."""
+    logits = scores(state.prototypes, queries, state.settings).transpose(-1, -2)
+    if logits.dtype == dtype:
+        return logits
+    leaves = logits.detach().abs().amax(-1, keepdim=True) > torch.finfo(dtype).max
+    best = logits.detach().amax(-1, keepdim=True)
+    return to_dtype(logits - torch.where(leaves, best, 0.0), dtype)
 
 
-def _finite(x: Tensor, dtype: torch.dtype) -> Tensor:
-    limit = torch.finfo(dtype).max
-    return x.clamp(-limit, limit).to(dtype) if x.dtype != dtype else x
+def _largest_safe(settings: Rectification, projection: Tensor | None, n_items: int) -> float:
+    """The largest feature for which float32 holds everything that `settings.layers` layers make of it."""
+    growth = 1.0 if settings.row_norm == "absolute" else n_items / _SMALLEST_SUM
+    if settings.residual:
+        # Entries of x Hᵀ are at most ‖H‖_∞ times the largest of x.
+        norm = 1.0 if projection is None else float(projection.detach().abs().sum(-1).amax())
+        decades = settings.layers * math.log10(1 + norm)
+        if not decades <= _MOST_DECADES:
+            raise ConfigError(
+                f"{settings.layers} layers could enlarge the features by a factor of 1e{decades:.0f}, more than float64 "
+                "holds: take fewer layers, a smaller projection, or none (projection: absent)"
+            )
+        growth *= 10**decades
+    return min(_LARGE, _LARGE_AT_THE_END / growth / max(settings.scale, 1.0) ** 0.5)
+
+
+def check_choice(name: str, value: str, choices: Any) -> None:
+    """Raise a ConfigError unless `value` is one of the strings of the Literal `choices`."""
+    if value not in get_args(choices):
+        raise ConfigError(f"{name} is {value!r}; choose from: {', '.join(get_args(choices))}")

@@ -61,7 +61,8 @@ class _FolderMembers:
         return sorted(file.relative_to(self.path).as_posix() for file in self.path.rglob("*") if file.is_file())
 
     def read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
+        with _damage_is_told(self.path / name):
+            return (self.path / name).read_bytes()
 
 
 class _ZipMembers:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from remp.datasets.archives import Members, open_members
+from remp.datasets.decode import decode_members
+from remp.datasets.image_names import group_by_folder, last_parts
 from remp.datasets.raw import RawClass, RawSet, ReadOptions, check_counts, fixed_size, refuse_rotations
 from remp.datasets.safe_pickle import as_text, load_pickle
 from remp.datasets.split_lists import read_split_list
@@ -18,21 +20,25 @@ _SIZE, _IMAGES_PER_CLASS = 32, 600
 
 
 def read_cifar_fs(source: Path, options: ReadOptions) -> RawSet:
-    """CIFAR-FS: 64, 16 and 20 classes of 600 images."""
+    """CIFAR-FS: 64, 16 and 20 classes of 600 images; also from the R2D2 authors' zip, `cifar100/data/class/*.png`."""
     _check_options(options, "cifar-fs")
-    cifar = _read_official(open_members(source))
-    return _as_raw_set(cifar, read_split_list("cifar-fs"), source)
+    members, classes = open_members(source), read_split_list("cifar-fs")
+    folders = {last_parts(folder, 1): names for folder, names in group_by_folder(members.names()).items()}
+    if folders:
+        return _read_folders(members, folders, classes)
+    return _as_raw_set(_read_official(members), classes, members)
 
 
 def read_fc100(source: Path, options: ReadOptions) -> RawSet:
     """FC100: 12, 4 and 4 superclasses, that is 60, 20 and 20 classes of 600 images."""
     _check_options(options, "fc100")
-    cifar = _read_official(open_members(source))
-    superclasses = read_split_list("fc100")
+    members = open_members(source)
+    cifar = _read_official(members)
     classes = {
-        split: [name for parent in names for name in cifar.classes_of(parent)] for split, names in superclasses.items()
+        split: [name for parent in parents for name in cifar.classes_of(parent)]
+        for split, parents in read_split_list("fc100").items()
     }
-    return _as_raw_set(cifar, classes, source)
+    return _as_raw_set(cifar, classes, members)
 
 
 def _check_options(options: ReadOptions, name: str) -> None:
@@ -51,22 +57,39 @@ class _Cifar100:
     parent_names: list[str]
 
     def classes_of(self, parent_name: str) -> list[str]:
-        labels = self.labels[self.parents == self.parent_names.index(parent_name)]
+        parent = self.parent_names.index(parent_name) if parent_name in self.parent_names else -1
+        labels = self.labels[self.parents == parent]
         return [self.class_names[label] for label in np.unique(labels)]
 
     def images_of(self, class_name: str) -> np.ndarray:
-        return self.images[self.labels == self.class_names.index(class_name)]
+        return self.images[self._rows(class_name)]
 
     def count(self, class_name: str) -> int:
-        return int(np.count_nonzero(self.labels == self.class_names.index(class_name)))
+        return len(self._rows(class_name))
+
+    def _rows(self, class_name: str) -> np.ndarray:
+        label = self.class_names.index(class_name) if class_name in self.class_names else -1
+        return np.flatnonzero(self.labels == label)
 
 
-def _as_raw_set(cifar: _Cifar100, classes: dict[str, list[str]], source: Path) -> RawSet:
+def _as_raw_set(cifar: _Cifar100, classes: dict[str, list[str]], members: Members) -> RawSet:
     splits = {}
     for split, names in classes.items():
-        check_counts({name: cifar.count(name) for name in names}, _IMAGES_PER_CLASS, f"{source} ({split})")
-        splits[split] = {name: RawClass(cifar.count(name), partial(cifar.images_of, name)) for name in names}
-    return RawSet(splits, (_SIZE, _SIZE, 3), f"CIFAR-100, {source.name}")
+        counts = {name: cifar.count(name) for name in names}
+        check_counts(counts, _IMAGES_PER_CLASS, f"{members.path} ({split})")
+        splits[split] = {name: RawClass(counts[name], partial(cifar.images_of, name)) for name in names}
+    return RawSet(splits, (_SIZE, _SIZE, 3), "CIFAR-100, the official archive")
+
+
+def _read_folders(members: Members, folders: dict[str, list[str]], classes: dict[str, list[str]]) -> RawSet:
+    splits = {}
+    for split, names in classes.items():
+        files = {name: folders.get(name, []) for name in names}
+        check_counts({name: len(files[name]) for name in names}, _IMAGES_PER_CLASS, f"{members.path} ({split})")
+        splits[split] = {
+            name: RawClass(len(files[name]), partial(decode_members, members, files[name], _SIZE)) for name in names
+        }
+    return RawSet(splits, (_SIZE, _SIZE, 3), "CIFAR-100, a folder per class")
 
 
 def _read_official(members: Members) -> _Cifar100:

@@ -1,15 +1,18 @@
 """The one way from raw data to a prepared set."""
 
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from remp.datasets.base import prepared_folder, write_prepared
+from remp.datasets.base import check_not_prepared, prepared_folder, read_index, write_prepared
+from remp.datasets.download import fetch
 from remp.datasets.raw import RawSet, ReadOptions
-from remp.datasets.table import find_dataset
+from remp.datasets.table import Dataset, find_dataset
 from remp.errors import DataError
+from remp.home import home
 from remp.progress import progress
 
 DEFAULT_OPTIONS = ReadOptions()
@@ -21,18 +24,21 @@ def prepare(
     *,
     options: ReadOptions = DEFAULT_OPTIONS,
     save_as: str | None = None,
+    download: bool = False,
     force: bool = False,
     say: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Any]:
     """Read the raw data of data set `name`, write it prepared under `save_as` (or `name`), return its index.
 
-    `say` is told what was found. Raises DataError, and leaves nothing behind, where the raw data is not right.
+    With `download` the raw data comes from its official address. `say` is told what was found. Raises DataError, and
+    leaves nothing that looks prepared, where anything is not right.
     """
     dataset = find_dataset(name)
-    target = save_as or name
-    if source is None:
-        raise DataError(f"{name} needs its raw data: pass --from PATH ({dataset.sources})")
-    raw = dataset.read(source, options)
+    if dataset.read is None:
+        return _draw(name, dataset)
+    target = _check_name(save_as or name)
+    check_not_prepared(target, overwrite=force)
+    raw = dataset.read(_locate(name, dataset, source, download), options)
     say(describe(raw))
     _check_space(raw, target)
     return _write(raw, target, force)
@@ -40,14 +46,43 @@ def prepare(
 
 def describe(raw: RawSet) -> str:
     """One line on what was found."""
-    parts = [
-        f"{split}: {len(classes)} classes, {_n_images(raw, split)} images" for split, classes in raw.splits.items()
+    splits = [
+        f"{split} {len(classes)} classes, {_n_images(raw, split)} images" for split, classes in raw.splits.items()
     ]
-    return f"Found {raw.source}. {'; '.join(parts)}; {'x'.join(str(n) for n in raw.image_size)}"
+    return f"Found {raw.source}: {'; '.join(splits)}; each {' x '.join(str(n) for n in raw.image_size)}"
+
+
+def _draw(name: str, dataset: Dataset) -> dict[str, Any]:
+    assert dataset.draw is not None
+    if not prepared_folder(name).exists():
+        dataset.draw()
+    return read_index(name)
+
+
+def _check_name(name: str) -> str:
+    if not re.fullmatch(r"\w[\w.+-]*", name):
+        raise DataError(f"{name!r} cannot name a data set: use letters, digits, '-', '_', '.' and '+'")
+    return name
+
+
+def _locate(name: str, dataset: Dataset, source: Path | None, download: bool) -> Path:
+    """Where the raw data is, fetched first if need be."""
+    if not download:
+        if source is None:
+            also = ", or --download" if dataset.downloads else ""
+            raise DataError(f"{name} needs its raw data: pass --from PATH{also}. PATH is {dataset.sources}")
+        return source
+    if not dataset.downloads:
+        raise DataError(
+            f"{name} has no address to download from: get it yourself and pass --from PATH ({dataset.sources})"
+        )
+    folder = source or home() / "downloads"
+    paths = [fetch(file, folder) for file in dataset.downloads]
+    return paths[0] if len(paths) == 1 else folder
 
 
 def _n_images(raw: RawSet, split: str) -> int:
-    return sum(raw_class.count for raw_class in raw.splits[split].values())
+    return sum(found.count for found in raw.splits[split].values())
 
 
 def _check_space(raw: RawSet, target: str) -> None:
@@ -58,20 +93,29 @@ def _check_space(raw: RawSet, target: str) -> None:
     free = shutil.disk_usage(folder).free
     if needed + 2**20 > free:
         raise DataError(
-            f"preparing {target!r} needs {needed / 1e9:.2f} GB in {folder}, {free / 1e9:.2f} GB are free: "
-            "make room, or set REMP_HOME to a folder on another disk"
+            f"no disk space: {target!r} needs {needed / 1e9:.2f} GB in {folder}, {free / 1e9:.2f} GB are free. "
+            "Make room, or set REMP_HOME to a folder on another disk"
         )
 
 
 def _write(raw: RawSet, target: str, force: bool) -> dict[str, Any]:
     n_classes = sum(len(classes) for classes in raw.splits.values())
-    with progress(f"preparing {target}", n_classes, unit="classes") as bar:
-        return write_prepared(
-            target,
-            {split: {name: found.images for name, found in classes.items()} for split, classes in raw.splits.items()},
-            image_size=raw.image_size,
-            counts={split: [found.count for found in classes.values()] for split, classes in raw.splits.items()},
-            source=raw.source,
-            overwrite=force,
-            on_class=lambda split, class_name: bar.advance(1, f"{split}: {class_name}"),
-        )
+    try:
+        with progress(f"preparing {target}", n_classes, unit="classes") as bar:
+            return write_prepared(
+                target,
+                {
+                    split: {name: found.images for name, found in classes.items()}
+                    for split, classes in raw.splits.items()
+                },
+                image_size=raw.image_size,
+                counts={split: [found.count for found in classes.values()] for split, classes in raw.splits.items()},
+                source=raw.source,
+                overwrite=force,
+                on_class=lambda split, class_name: bar.advance(1, f"{split}: {class_name}"),
+            )
+    except OSError as error:
+        raise DataError(
+            f"{target!r} cannot be written to {prepared_folder(target)}: {error}. Nothing was left behind; make room, "
+            "or set REMP_HOME to another folder"
+        ) from error

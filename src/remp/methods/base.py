@@ -21,6 +21,7 @@ class Method(nn.Module):
 
     transductive: ClassVar[bool] = False
     assumes_balance: ClassVar[bool] = False
+    uses_maps: ClassVar[bool] = False  # features are the backbone's maps (width, h, w) rather than vectors
 
     def __init__(
         self, backbone: Backbone | None = None, *, n_classes: int = 0, feature_shape: tuple[int, ...] = ()
@@ -33,7 +34,7 @@ class Method(nn.Module):
     def embed(self, images: Tensor) -> Tensor:
         """Normalised images (n, channels, height, width) -> features (n, …)."""
         assert self.backbone is not None, "this method was made without a backbone: it takes features, not images"
-        return self.backbone(images)
+        return self.backbone.maps(images) if self.uses_maps else self.backbone(images)
 
     def logits(self, episodes: Episodes) -> Tensor:
         """Episodes of features -> (E, Q, n_way)."""
@@ -46,6 +47,10 @@ class Method(nn.Module):
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
         """Episodes of images -> named terms; their sum is minimised. progress: share of the training done, 0 … 1."""
         return {"local": cross_entropy(self.score(episodes), episodes.query_labels)}
+
+    def learning_rate_factor(self, parameter_name: str) -> float:
+        """By how much the learning rate of a parameter differs from that of the run."""
+        return 1.0
 
 
 def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:

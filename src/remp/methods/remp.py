@@ -7,9 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from remp.episodes import Episodes
+from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy
-from remp.rectification import Rectification, Rectified, rectify
+from remp.rectification import Metric, Rectification, Rectified, Repulsion, RowNorm, check_choice, rectify
 from remp.similarity import SIMILARITIES, unit
+
+Schedule = Literal["cooperative", "global-then-local", "local", "global"]
+Projection = Literal["learned", "residual", "identity", "absent"]
 
 
 class ReMP(Method):
@@ -38,24 +42,27 @@ class ReMP(Method):
         self,
         *args: Any,
         alpha: float = 0.1,
-        schedule: Literal["cooperative", "global-then-local", "local", "global"] = "cooperative",
+        schedule: Schedule = "cooperative",
         global_share: float = 0.5,
         train_layers: int = 2,
         layers: int = 10,
-        projection: Literal["learned", "residual", "identity", "absent"] = "absent",
+        projection: Projection = "absent",
         normalise: bool = True,
-        similarity: Literal["euclidean", "cosine"] = "euclidean",
+        similarity: Metric = "euclidean",
         scale: float = 10.0,
-        global_similarity: Literal["cosine", "euclidean"] = "cosine",
+        global_similarity: Metric = "cosine",
         global_scale: float = 10.0,
         global_on_support: bool = False,
-        repulsion: Literal["negative", "zero", "none"] = "negative",
-        row_norm: Literal["absolute", "signed"] = "absolute",
+        repulsion: Repulsion = "negative",
+        row_norm: RowNorm = "absolute",
         threshold: float = 1.5,
         step: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        check_choice("schedule", schedule, Schedule)
+        check_choice("projection", projection, Projection)
+        check_choice("global_similarity", global_similarity, Metric)
         self.alpha, self.schedule, self.global_share = alpha, schedule, global_share
         self.train_layers, self.normalise = train_layers, normalise
         self.global_similarity, self.global_scale = global_similarity, global_scale
@@ -70,10 +77,15 @@ class ReMP(Method):
             threshold=threshold,
             step=step,
         )
+        has_projection = projection in ("learned", "residual")
+        if (has_projection or self.n_classes) and not self.feature_shape:
+            raise ConfigError(
+                f"projection {projection!r} with n_classes={self.n_classes} needs feature_shape, the size of a feature"
+            )
         dim = int(torch.Size(self.feature_shape).numel())
         self.global_prototypes = nn.Parameter(torch.randn(self.n_classes, dim) * dim**-0.5) if self.n_classes else None
         self.projection = projection
-        if projection in ("learned", "residual"):
+        if has_projection:
             self.weight = nn.Parameter(torch.eye(dim) if projection == "learned" else torch.zeros(dim, dim))
 
     def logits(self, episodes: Episodes) -> Tensor:

@@ -1,0 +1,172 @@
+"""Typed settings of a run <-> flat YAML <-> command line; unknown keys are refused with the nearest name."""
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+
+from remp.backbones import BACKBONES
+from remp.episodes import Protocol
+from remp.errors import ConfigError
+from remp.methods import METHODS
+from remp.transform import FeatureTransform
+
+
+class RunConfig(BaseModel):
+    """All settings of a training run. Settings of the backbone and of the method are kept in their own dictionaries, but
+    are written in the same flat file, under the names they have in the constructors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: str = Field(description="name of a prepared data set")
+    method: str = Field("remp", description="name of a method")
+    backbone: str = Field("conv4", description="name of a backbone")
+    n_way: int = Field(15, ge=2, description="classes of a training episode")
+    n_shot: int = Field(1, ge=1, description="labelled images of a class in a training episode")
+    n_query: int = Field(8, ge=1, description="queries of a class in a training episode")
+    episodes: int = Field(75_000, ge=1, description="training episodes in all")
+    episodes_per_step: int | None = Field(None, ge=1, description="episodes averaged in a step; default one a process")
+    learning_rate: float = Field(0.1, gt=0)
+    schedule_of_rate: Literal["milestones", "cosine"] = Field("milestones", description="how the learning rate falls")
+    milestones: tuple[int, ...] = Field((25_000, 50_000), description="episodes after which the rate is divided by 10")
+    momentum: float = Field(0.9, ge=0, lt=1)
+    nesterov: bool = False
+    weight_decay: float = Field(5e-4, ge=0)
+    crop_area: tuple[float, float] = Field((0.5, 1.0), description="share of the image a random crop keeps")
+    flip: bool = Field(True, description="mirror half of the training images")
+    average: float = Field(0.0, ge=0, lt=1, description="decay of the moving average of the weights; 0 is off")
+    validate_every: int = Field(1000, ge=1, description="episodes between validations")
+    validation_episodes: int = Field(400, ge=2)
+    validation_way: int = Field(5, ge=2)
+    validation_shot: int | None = Field(None, ge=1, description="default: n_shot")
+    validation_query: int = Field(15, ge=1)
+    checkpoint_every: int = Field(500, ge=1, description="episodes between checkpoints to resume from")
+    transform: str = Field("none", description="feature transform of evaluation: parts of mirror+power+l2+centre")
+    precision: Literal["32-true", "16-mixed", "bf16-mixed"] = Field("32-true", description="bf16 only where it works")
+    seed: int = 0
+    backbone_settings: dict[str, Any] = Field(default_factory=dict)
+    method_settings: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> "RunConfig":
+        low, high = self.crop_area
+        if not 0 < low <= high <= 1:
+            raise ValueError(f"crop_area is {self.crop_area}; needed 0 < smallest <= largest <= 1")
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise ValueError(f"milestones are {self.milestones}; they must increase")
+        FeatureTransform.parse(self.transform)
+        return self
+
+    @property
+    def train_protocol(self) -> Protocol:
+        return Protocol(self.n_way, self.n_shot, self.n_query)
+
+    @property
+    def validation_protocol(self) -> Protocol:
+        return Protocol(self.validation_way, self.validation_shot or self.n_shot, self.validation_query)
+
+    def with_episodes(self, episodes: int) -> "RunConfig":
+        """The same run with another budget: milestones move in proportion."""
+        factor = episodes / self.episodes
+        milestones = tuple(max(1, round(m * factor)) for m in self.milestones)
+        return self.model_copy(update={"episodes": episodes, "milestones": tuple(sorted(set(milestones)))})
+
+    def flat(self) -> dict[str, Any]:
+        """Every setting under its one name, defaults included: what is written to YAML."""
+        own = self.model_dump(mode="json", exclude={"backbone_settings", "method_settings"})
+        return {**own, **self.backbone_settings, **self.method_settings}
+
+    def yaml(self) -> str:
+        return yaml.safe_dump(self.flat(), sort_keys=False, default_flow_style=None, allow_unicode=True)
+
+
+def make_config(settings: Mapping[str, Any]) -> RunConfig:
+    """Sort flat settings to run, backbone and method, fill in defaults and check them all."""
+    settings = dict(settings)
+    method = _entry(METHODS, "method", settings.get("method", RunConfig.model_fields["method"].default))
+    backbone = _entry(BACKBONES, "backbone", settings.get("backbone", RunConfig.model_fields["backbone"].default))
+    method_model, backbone_model = settings_model(method), settings_model(backbone)
+    own = {name for name in RunConfig.model_fields if not name.endswith("_settings")}
+    known = own | set(method_model.model_fields) | set(backbone_model.model_fields)
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"settings are: {', '.join(sorted(known))}"
+            raise ConfigError(f"unknown setting {name!r}: {hint}")
+    try:
+        return RunConfig(
+            **{name: value for name, value in settings.items() if name in own},
+            backbone_settings=_filled(backbone_model, settings),
+            method_settings=_filled(method_model, settings),
+        )
+    except ValidationError as error:
+        raise ConfigError(_readable(error)) from error
+
+
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+    """Read a flat YAML file; `overrides` win over it."""
+    try:
+        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no configuration file {path}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not readable YAML: {error}") from error
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{path} holds {type(settings).__name__}; needed lines of 'name: value'")
+    return make_config({**settings, **(overrides or {})})
+
+
+def parse_overrides(arguments: list[str]) -> dict[str, Any]:
+    """["--alpha", "0.5", "--crop-area=[0.3, 1]"] -> {"alpha": 0.5, "crop_area": [0.3, 1]}; values are read as YAML."""
+    overrides: dict[str, Any] = {}
+    rest = list(arguments)
+    while rest:
+        flag = rest.pop(0)
+        if not flag.startswith("--") or flag == "--":
+            raise ConfigError(f"got {flag!r}; settings are given as --name value")
+        name, equals, value = flag[2:].partition("=")
+        if not equals:
+            if not rest:
+                raise ConfigError(f"--{name} needs a value: --{name} VALUE")
+            value = rest.pop(0)
+        overrides[name.replace("-", "_")] = yaml.safe_load(value)
+    return overrides
+
+
+@cache
+def settings_model(owner: type) -> type[BaseModel]:
+    """A pydantic model of the keyword settings in the constructor of a method or backbone."""
+    hints = get_type_hints(owner.__init__)
+    fields: dict[str, Any] = {
+        name: (hints.get(name, Any), parameter.default)
+        for name, parameter in inspect.signature(owner).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
+    }
+    for given_by_the_run in ("n_classes", "feature_shape"):
+        fields.pop(given_by_the_run, None)
+    return create_model(f"{owner.__name__}Settings", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _filled(model: type[BaseModel], settings: Mapping[str, Any]) -> dict[str, Any]:
+    return model(**{k: v for k, v in settings.items() if k in model.model_fields}).model_dump(mode="json")
+
+
+def _entry(table: Mapping[str, type], kind: str, name: Any) -> type:
+    if name in table:
+        return table[name]
+    near = difflib.get_close_matches(str(name), table, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"unknown {kind} {name!r}; there are: {', '.join(table)}. {hint}".rstrip(". ") + ".")
+
+
+def _readable(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        name = ".".join(str(part) for part in problem["loc"]) or "settings"
+        lines.append(f"{name}: got {problem['input']!r}; {problem['msg']}" if problem["loc"] else problem["msg"])
+    return "; ".join(lines)

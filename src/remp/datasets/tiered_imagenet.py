@@ -1,0 +1,64 @@
+"""tieredImageNet (Ren et al. 2018) from the authors' pickles: 351 / 97 / 160 classes, split by ImageNet category."""
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from remp.datasets.base import SPLITS
+from remp.datasets.decode import decode
+from remp.datasets.pickled_pngs import PickledPng, find_pickled_pngs
+from remp.datasets.raw import RawClass, RawSet, ReadOptions, refuse_rotations
+from remp.datasets.safe_pickle import as_text, load_pickle
+from remp.errors import DataError
+
+_SIZE = 84
+_N_CLASSES = {"train": 351, "val": 97, "test": 160}
+
+
+def read_tiered_imagenet(source: Path, options: ReadOptions) -> RawSet:
+    """`{train,val,test}_images_png.pkl` beside `{train,val,test}_labels.pkl`; 13 GB, of which a class is in memory."""
+    refuse_rotations(options, "tiered-imagenet")
+    folder = source.parent if source.suffix == ".pkl" else source
+    size = options.size or _SIZE
+    splits = {split: _read_split(folder, split, size) for split in SPLITS}
+    return RawSet(splits, (size, size, 3), "tieredImageNet")
+
+
+def _read_split(folder: Path, split: str, size: int) -> dict[str, RawClass]:
+    images_path, labels_path = folder / f"{split}_images_png.pkl", folder / f"{split}_labels.pkl"
+    for path in (images_path, labels_path):
+        if not path.is_file():
+            raise DataError(f"{path} is missing: tiered-imagenet is {{train,val,test}}_images_png.pkl and *_labels.pkl")
+    labels, names = _read_labels(labels_path)
+    if len(names) != _N_CLASSES[split]:
+        raise DataError(
+            f"{labels_path} names {len(names)} classes, needed {_N_CLASSES[split]}: wrong file, get it again"
+        )
+    pictures = find_pickled_pngs(images_path)
+    if len(pictures) != len(labels):
+        raise DataError(f"{images_path} holds {len(pictures)} PNG pictures, {labels_path.name} {len(labels)} labels")
+    return {name: _raw_class(name, pictures, np.flatnonzero(labels == i), size) for i, name in enumerate(names)}
+
+
+def _read_labels(path: Path) -> tuple[np.ndarray, list[str]]:
+    """The class of each image (n,), and the names of the classes, made distinct."""
+    with path.open("rb") as file:
+        content = as_text(load_pickle(file, str(path)))
+    if not isinstance(content, dict) or not {"label_specific", "label_specific_str"} <= content.keys():
+        raise DataError(f"{path} is not a label file of tieredImageNet: needed label_specific and label_specific_str")
+    names = as_text(list(content["label_specific_str"]))
+    twice = {name for name, count in Counter(names).items() if count > 1}
+    distinct = [f"{name} ({i})" if name in twice else name for i, name in enumerate(names)]
+    return np.asarray(content["label_specific"]), distinct
+
+
+def _raw_class(name: str, pictures: list[PickledPng], rows: np.ndarray, size: int) -> RawClass:
+    if len(rows) == 0:
+        raise DataError(f"class {name!r} of tiered-imagenet has no images: the label file is damaged, get it again")
+    return RawClass(len(rows), partial(_decode_rows, pictures, rows, size))
+
+
+def _decode_rows(pictures: list[PickledPng], rows: np.ndarray, size: int) -> np.ndarray:
+    return np.stack([decode(pictures[row].read(), f"{pictures[row].path}, image {row}", size) for row in rows])

@@ -1,0 +1,52 @@
+"""The folder of a run: resolved settings, log, checkpoints. What exists is never overwritten unasked."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from remp.config import RunConfig
+from remp.errors import TrainingError
+
+
+class RunFolder:
+    """runs/NAME: config.yaml, log.jsonl, best.safetensors (to use), last.safetensors (to resume)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.best = self.path / "best.safetensors"
+        self.last = self.path / "last.safetensors"
+        self._log = self.path / "log.jsonl"
+        self._board: Any = None
+
+    def start(self, config: RunConfig) -> None:
+        """Make the folder and write the settings; refuse one that holds a run already."""
+        if self.path.exists() and any(self.path.iterdir()):
+            raise TrainingError(
+                f"{self.path} exists and is not empty; continue it with --resume {self.path}, or name another with --out"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(config.yaml(), encoding="utf-8")
+        self.log({"event": "started", "config": config.flat()})
+
+    def log(self, entry: dict[str, Any]) -> None:
+        """Append a line to log.jsonl, and numbers to TensorBoard where it is installed."""
+        with self._log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": round(time.time(), 1), **entry}) + "\n")
+        if entry.get("event") == "validation":
+            self._to_tensorboard(entry)
+
+    def _to_tensorboard(self, entry: dict[str, Any]) -> None:
+        if self._board is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                self._board = False
+            else:
+                self._board = SummaryWriter(str(self.path / "tensorboard"))
+        if self._board:
+            for name, value in entry.items():
+                if isinstance(value, int | float) and name != "episodes":
+                    self._board.add_scalar(name, value, entry["episodes"])
+            self._board.flush()

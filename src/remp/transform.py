@@ -1,0 +1,65 @@
+"""The feature transform: what may be done to embeddings between backbone and method, as a setting of evaluation."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from remp.episodes import Episodes
+from remp.errors import ConfigError
+from remp.similarity import unit
+
+PARTS = ("mirror", "power", "l2", "centre")
+
+
+@dataclass(frozen=True)
+class FeatureTransform:
+    """Parts are applied in this order, each if switched on.
+
+    mirror: embeddings of the image and of its mirror image are averaged. power: signed square root of each number.
+    l2: L2 norm 1. centre: minus the mean of the episode's support and queries, then L2 norm 1 again if `l2`. Centring
+    looks at the queries, so it makes any method transductive.
+    """
+
+    mirror: bool = False
+    power: bool = False
+    l2: bool = False
+    centre: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> "FeatureTransform":
+        """From "none", "all", or parts joined by "+": "mirror+power+l2+centre"."""
+        if text == "all":
+            return cls(*[True] * len(PARTS))
+        parts = [] if text in ("", "none") else text.split("+")
+        unknown = [part for part in parts if part not in PARTS]
+        if unknown:
+            raise ConfigError(f"transform {text!r}: unknown part {unknown[0]!r}; parts are {'+'.join(PARTS)}, or none, all")
+        return cls(**{part: True for part in parts})
+
+    def __str__(self) -> str:
+        return "+".join(part for part in PARTS if getattr(self, part)) or "none"
+
+    @property
+    def transductive(self) -> bool:
+        return self.centre
+
+    def features(self, features: Tensor) -> Tensor:
+        """The parts that look at one image: (n, …) -> (n, …)."""
+        if self.power:
+            features = features.sign() * features.abs().sqrt()
+        return _unit_items(features) if self.l2 else features
+
+    def episodes(self, episodes: Episodes) -> Episodes:
+        """The part that looks at an episode: features (E, S, …) and (E, Q, …) minus their common mean."""
+        if not self.centre:
+            return episodes
+        n_items = episodes.support.shape[1] + episodes.query.shape[1]
+        mean = (episodes.support.sum(1, keepdim=True) + episodes.query.sum(1, keepdim=True)) / n_items
+        centred = replace(episodes, support=episodes.support - mean, query=episodes.query - mean)
+        return centred.map(_unit_items) if self.l2 else centred
+
+
+def _unit_items(items: Tensor) -> Tensor:
+    """L2 norm 1 over all dimensions of each item: (n, …) -> (n, …)."""
+    return unit(items.flatten(1)).reshape(items.shape) if items.dim() > 1 else torch.ones_like(items)
