@@ -49,8 +49,8 @@ def _read_csv(members: Members, split: str) -> list[tuple[str, str]]:
     found = [name for name in members.names() if last_parts(name, 1) == f"{split}.csv"]
     if len(found) != 1:
         raise DataError(
-            f"{members.path} has {len(found)} files {split}.csv, needed one: mini-imagenet is images/ beside train.csv, val.csv "
-            " and test.csv, or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl"
+            f"{members.path} has {len(found)} {split}.csv, needed one: mini-imagenet is images/ beside train.csv, "
+            "val.csv and test.csv, or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl"
         )
     reader = csv.DictReader(io.StringIO(members.read(found[0]).decode("utf-8", errors="replace")))
     rows = list(reader)
