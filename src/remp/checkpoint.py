@@ -28,6 +28,7 @@ FORMAT = 1
 class Trained:
     """A method with its weights, and what it needs to be fed."""
 
+    name: str
     method: Method
     config: RunConfig
     normalisation: Normalisation
@@ -96,4 +97,4 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
         raise CheckpointError(f"{path} does not fit: {error}") from error
     normalisation = Normalisation(tuple(info["mean"]), tuple(info["std"]))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Trained(method.eval(), config, normalisation, image_size, info, digest)
+    return Trained(path.name, method.eval(), config, normalisation, image_size, info, digest)

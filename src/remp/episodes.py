@@ -205,6 +205,8 @@ class EpisodeSampler:
 
     def _check(self, class_names: tuple[str, ...]) -> None:
         protocol = self.protocol
+        if len(self._counts) == 0:
+            raise EpisodeError("the set has no images: take another split, or prepare the data set again")
         if len(self._counts) < protocol.n_way:
             raise EpisodeError(
                 f"the set has {len(self._counts)} classes; {protocol.n_way} ways need {protocol.n_way}: "

@@ -23,3 +23,7 @@ class CheckpointError(RempError):
 
 class TrainingError(RempError):
     """A training run that had to stop."""
+
+
+class Interrupted(TrainingError):
+    """A training run that was asked to stop and has saved its state."""

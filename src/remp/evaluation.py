@@ -1,149 +1,159 @@
 """Evaluation: every image embedded once, episodes scored in batches, every episode's accuracy kept."""
 
-import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from remp.augment import Normalisation
+from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
+from remp.episode_files import episode_hash
 from remp.episodes import Episodes, EpisodeSampler, Protocol
+from remp.errors import CheckpointError
 from remp.methods.base import Method
 from remp.progress import progress
-from remp.statistics import Estimate, mean_interval
+from remp.result import Result
 from remp.transform import FeatureTransform
 
 EMBED_BATCH = 256
-SCORE_BYTES = 64 * 2**20  # features of the episodes that are scored at once
-
-
-@dataclass(frozen=True)
-class Result:
-    """Accuracies of a method on episodes, with all that is needed to repeat and to compare them."""
-
-    accuracies: np.ndarray  # (E,)
-    protocol: Protocol
-    seed: int | None
-    episode_hash: str
-    data: str
-    split: str
-    fingerprint: str
-    method: str
-    transform: str
-    transductive: bool
-    assumes_balance: bool
-    checkpoint: str = ""
-    checkpoint_hash: str = ""
-
-    @property
-    def estimate(self) -> Estimate:
-        return mean_interval(self.accuracies)
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it in plain types, with mean and interval; accuracies rounded to 1e-6."""
-        values = {name: value for name, value in asdict(self).items() if name not in ("accuracies", "protocol")}
-        estimate = self.estimate
-        return {
-            "mean": round(estimate.mean, 6),
-            "half_width_95": round(estimate.half_width, 6) if estimate.n > 1 else None,
-            "n_episodes": estimate.n,
-            **self.protocol.as_dict(),
-            **values,
-            "accuracies": [round(float(a), 6) for a in self.accuracies],
-        }
-
-    def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(self.as_dict()) + "\n", encoding="utf-8")
-
-
-def embed(
-    method: Method,
-    images: np.ndarray,
-    normalisation: Normalisation,
-    transform: FeatureTransform = FeatureTransform(),  # noqa: B008  (frozen)
-    *,
-    title: str = "",
-) -> Tensor:
-    """Features of all images: uint8 (n, height, width, channels) -> (n, …), in evaluation mode, without gradient."""
-    was_training = method.training
-    method.eval()
-    device = next((p.device for p in method.parameters()), torch.device("cpu"))
-    parts = []
-    with torch.inference_mode(), progress(title or "embedding", len(images), unit="images") as bar:
-        for start in range(0, len(images), EMBED_BATCH):
-            batch = torch.from_numpy(np.array(images[start : start + EMBED_BATCH])).to(device)
-            pixels = normalisation(batch)
-            features = method.embed(pixels)
-            if transform.mirror:
-                features = (features + method.embed(pixels.flip(3))) / 2
-            parts.append(transform.features(features))
-            bar.advance(len(batch))
-    method.train(was_training)
-    return torch.cat(parts).clone()
-
-
-def score_episodes(
-    method: Method,
-    episodes: Episodes,
-    features: Tensor,
-    transform: FeatureTransform = FeatureTransform(),  # noqa: B008
-) -> np.ndarray:
-    """Accuracy of each episode of image ids, given the features of all images (n, …) -> (E,)."""
-    was_training = method.training
-    method.eval()
-    accuracies = []
-    batch = _episodes_at_once(episodes, features)
-    with torch.inference_mode(), progress("scoring", len(episodes), unit="episodes") as bar:
-        for start in range(0, len(episodes), batch):
-            part = transform.episodes(episodes[start : start + batch].gather(features))
-            labels = part.query_labels
-            assert labels is not None, "accuracy needs the labels of the queries"
-            predicted = method.logits(part.without_query_labels()).argmax(-1)
-            accuracies.append((predicted == labels).float().mean(1).cpu().numpy())
-            bar.advance(len(part))
-    method.train(was_training)
-    return np.concatenate(accuracies)
-
-
-def _episodes_at_once(episodes: Episodes, features: Tensor) -> int:
-    items = episodes.support.shape[1] + episodes.query.shape[1]
-    return max(1, SCORE_BYTES // (items * features[0].numel() * features.element_size()))
+SCORE_BYTES = 32 * 2**20  # what the items of the episodes that are scored at once may take
+NO_TRANSFORM = FeatureTransform()
 
 
 def evaluate(
-    method: Method,
+    trained: Trained,
     images: ImageSet,
-    normalisation: Normalisation,
     protocol: Protocol,
     *,
     n_episodes: int = 600,
     seed: int = 0,
-    transform: FeatureTransform | str = "none",
+    transform: str | None = None,
     episodes: Episodes | None = None,
 ) -> Result:
-    """Accuracy of `method` on episodes of `images`, drawn from `seed` unless given as image ids."""
-    if isinstance(transform, str):
-        transform = FeatureTransform.parse(transform)
+    """Accuracy of a trained method on episodes of `images`, drawn from `seed` unless given as image ids.
+
+    transform: parts of "mirror+power+l2+centre", "none", or None for the one in the checkpoint's settings.
+    """
+    _check_size(trained, images)
+    chosen = FeatureTransform.parse(trained.config.transform if transform is None else transform)
     if episodes is None:
-        sampler = EpisodeSampler(images.labels, protocol, seed=seed, class_names=images.class_names)
-        episodes = sampler.sample(n_episodes)
-    features = embed(method, images.images, normalisation, transform)
+        episodes = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
     return Result(
-        accuracies=score_episodes(method, episodes, features, transform),
+        accuracies=accuracies(trained.method, images, trained.normalisation, episodes, chosen),
         protocol=protocol,
         seed=seed,
-        episode_hash="",
+        episode_hash=episode_hash(episodes, images.fingerprint),
         data=images.name,
         split=images.split,
         fingerprint=images.fingerprint,
-        method=type(method).__name__,
-        transform=str(transform),
-        transductive=method.transductive or transform.transductive,
-        assumes_balance=method.assumes_balance,
+        method=trained.config.method,
+        backbone=trained.config.backbone,
+        settings=trained.config.flat(),
+        transform=str(chosen),
+        transductive=trained.method.transductive or chosen.transductive,
+        assumes_balance=trained.method.assumes_balance,
+        checkpoint=trained.name,
+        checkpoint_hash=trained.hash,
     )
+
+
+def draw_episodes(images: ImageSet, protocol: Protocol, *, n_episodes: int, seed: int) -> Episodes:
+    """Episodes of image ids."""
+    return EpisodeSampler(images.labels, protocol, seed=seed, class_names=images.class_names).sample(n_episodes)
+
+
+def accuracies(
+    method: Method,
+    images: ImageSet,
+    normalisation: Normalisation,
+    episodes: Episodes,
+    transform: FeatureTransform = NO_TRANSFORM,
+) -> np.ndarray:
+    """Accuracy of each episode of image ids -> (E,)."""
+    if type(method).score is not Method.score:  # the features of an image depend on its task: nothing to embed once
+        return _score_image_episodes(method, episodes, images.images, normalisation)
+    return score_episodes(method, episodes, embed(method, images.images, normalisation, transform), transform)
+
+
+def embed(
+    method: Method, images: np.ndarray, normalisation: Normalisation, transform: FeatureTransform = NO_TRANSFORM
+) -> Tensor:
+    """Features of all images: uint8 (n, height, width, channels) -> (n, …), in evaluation mode, without gradient."""
+    device = _device(method)
+    features: Tensor | None = None
+    with _evaluating(method), progress("embedding", len(images), unit="images") as bar:
+        for start in range(0, len(images), EMBED_BATCH):
+            batch = torch.from_numpy(np.array(images[start : start + EMBED_BATCH])).to(device)
+            pixels = normalisation(batch)
+            part = method.embed(pixels)
+            if transform.mirror:
+                part = (part + method.embed(pixels.flip(3))) / 2
+            part = transform.features(part)
+            if features is None:
+                features = part.new_empty(len(images), *part.shape[1:])
+            features[start : start + len(batch)] = part
+            bar.advance(len(batch))
+    assert features is not None, "no images to embed"
+    return features
+
+
+def score_episodes(
+    method: Method, episodes: Episodes, features: Tensor, transform: FeatureTransform = NO_TRANSFORM
+) -> np.ndarray:
+    """Accuracy of each episode of image ids, given the features of all images (n, …) -> (E,)."""
+    items = (episodes.support.shape[1] + episodes.query.shape[1]) * features[0].numel()
+    batch = max(1, SCORE_BYTES // (items * features.element_size()))
+    parts = []
+    with _evaluating(method), progress("scoring", len(episodes), unit="episodes") as bar:
+        for start in range(0, len(episodes), batch):
+            part = transform.episodes(episodes[start : start + batch].gather(features))
+            parts.append(_accuracy(method.logits(part.without_query_labels()), part))
+            bar.advance(len(part))
+    return np.concatenate(parts)
+
+
+def _score_image_episodes(
+    method: Method, episodes: Episodes, images: np.ndarray, normalisation: Normalisation
+) -> np.ndarray:
+    device = _device(method)
+    parts = []
+    with _evaluating(method), progress("scoring", len(episodes), unit="episodes") as bar:
+        for i in range(len(episodes)):
+            part = episodes[i : i + 1].map(lambda ids: normalisation(torch.from_numpy(images[ids.numpy()]).to(device)))
+            parts.append(_accuracy(method.score(part.without_query_labels()), part))
+            bar.advance()
+    return np.concatenate(parts)
+
+
+def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
+    assert episodes.query_labels is not None, "accuracy needs the labels of the queries"
+    return (logits.argmax(-1).cpu() == episodes.query_labels.cpu()).double().mean(1).numpy()
+
+
+class _evaluating(torch.inference_mode):
+    """Evaluation mode without gradients; the method's mode is restored at the end."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self._method, self._was_training = method, method.training
+
+    def __enter__(self) -> None:
+        self._method.eval()
+        super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self._method.train(self._was_training)
+
+
+def _device(method: Method) -> torch.device:
+    return next((p.device for p in method.parameters()), torch.device("cpu"))
+
+
+def _check_size(trained: Trained, images: ImageSet) -> None:
+    if trained.image_size != tuple(images.image_size):
+        needs, has = ("x".join(map(str, size)) for size in (trained.image_size, images.image_size))
+        raise CheckpointError(
+            f"{trained.name} was trained on images of {needs} (height x width x channels), {images.name!r} has {has}: "
+            f"prepare the data again with --size {trained.image_size[0]}, or take another checkpoint"
+        )

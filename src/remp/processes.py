@@ -33,12 +33,15 @@ class Processes:
         self.rank: int = self._fabric.global_rank
         self.device: torch.device = self._fabric.device
 
-    def check(self, config: RunConfig) -> None:
-        if (config.episodes_per_step or 1) % self.count:
+    def share_episodes(self, config: RunConfig) -> RunConfig:
+        """The config with its episodes a step settled: by default one a process."""
+        per_step = config.episodes_per_step or self.count
+        if per_step % self.count:
             raise ConfigError(
-                f"{config.episodes_per_step} episodes a step cannot be shared by {self.count} processes: "
+                f"{per_step} episodes a step cannot be shared by {self.count} processes: "
                 f"set --episodes-per-step to a multiple of {self.count}"
             )
+        return config.model_copy(update={"episodes_per_step": per_step})
 
     def set_up(self, method: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Any, Any]:
         """Method and optimiser, moved to the device and synchronised between processes."""

@@ -315,8 +315,8 @@ def _largest_safe(settings: Rectification, projection: Tensor | None, n_items: i
         decades = settings.layers * math.log10(1 + norm)
         if not decades <= _MOST_DECADES:
             raise ConfigError(
-                f"{settings.layers} layers could enlarge the features by a factor of 1e{decades:.0f}, more than float64 "
-                "holds: take fewer layers, a smaller projection, or none (projection: absent)"
+                f"{settings.layers} layers could enlarge the features 1e{decades:.0f} times, more than float64 holds: "
+                "take fewer layers, a smaller projection, or none (projection: absent)"
             )
         growth *= 10**decades
     return min(_LARGE, _LARGE_AT_THE_END / growth / max(settings.scale, 1.0) ** 0.5)

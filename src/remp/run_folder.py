@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from remp.config import RunConfig
+from remp.config import RunConfig, load_config
 from remp.errors import TrainingError
 
 
@@ -20,15 +20,23 @@ class RunFolder:
         self._log = self.path / "log.jsonl"
         self._board: Any = None
 
-    def start(self, config: RunConfig) -> None:
-        """Make the folder and write the settings; refuse one that holds a run already."""
-        if self.path.exists() and any(self.path.iterdir()):
+    def refuse_if_used(self) -> None:
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise TrainingError(
                 f"{self.path} exists and is not empty; continue it with --resume {self.path}, or name another with --out"
             )
+
+    def start(self, config: RunConfig) -> None:
+        """Make the folder and write the resolved settings."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.config.write_text(config.yaml(), encoding="utf-8")
         self.log({"event": "started", "config": config.flat()})
+
+    def read_config(self) -> RunConfig:
+        """The settings the run was started with."""
+        if not self.config.is_file():
+            raise TrainingError(f"{self.path} is not the folder of a run: it has no {self.config.name}")
+        return load_config(self.config)
 
     def log(self, entry: dict[str, Any]) -> None:
         """Append a line to log.jsonl, and numbers to TensorBoard where it is installed."""

@@ -2,7 +2,7 @@
 
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -14,38 +14,62 @@ from torch import Tensor
 from remp.allocator import keep_freed_memory
 from remp.augment import Normalisation, random_resized_crop
 from remp.averaging import MovingAverage
+from remp.budget import with_budget
 from remp.checkpoint import build_method, read_checkpoint, write_checkpoint
-from remp.config import RunConfig
-from remp.datasets.base import ImageSet
+from remp.config import RunConfig, load_config, make_config
+from remp.datasets import ImageSet, open_set
 from remp.episodes import Episodes, EpisodeSampler
-from remp.errors import TrainingError
-from remp.evaluation import evaluate
-from remp.interruption import Interruption, watch_interruptions
+from remp.errors import Interrupted, TrainingError
+from remp.evaluation import accuracies, draw_episodes
+from remp.interruption import watch_interruptions
 from remp.processes import Processes
 from remp.progress import progress
 from remp.run_folder import RunFolder
+from remp.transform import FeatureTransform
 
 
 def train(
-    config: RunConfig, train_set: ImageSet, validation_set: ImageSet, folder: RunFolder, *, resume: bool = False
+    config: RunConfig | Mapping[str, Any] | str | Path,
+    *,
+    out: str | Path | None = None,
+    budget: str | int | None = None,
+    train_set: ImageSet | None = None,
+    validation_set: ImageSet | None = None,
 ) -> Path:
-    """Train to the end of the budget, keep the best on validation classes, and return the path of its checkpoint.
+    """Train a method, keep the weights that are best on validation classes, and return the path of their checkpoint.
 
-    An interrupted run continues with `resume` to the same weights as a run that was never interrupted.
+    config: settings, as a flat mapping or the path of a YAML file. out: folder of the run, default
+    runs/<data>-<method>-<n_shot>shot. budget: minutes ("30min") or episodes ("20000") instead of config's `episodes`;
+    milestones move in proportion. The sets default to the splits `train` and `val` of the config's data set; the test
+    split is never opened.
     """
-    keep_freed_memory()
+    config = _as_config(config)
+    train_set = train_set or open_set(config.data, "train")
+    validation_set = validation_set or open_set(config.data, "val")
+    folder = RunFolder(Path(out or f"runs/{config.data}-{config.method}-{config.n_shot}shot"))
+    folder.refuse_if_used()
     processes = Processes(config.precision)
-    if config.episodes_per_step is None:
-        config = config.model_copy(update={"episodes_per_step": processes.count})
-    processes.check(config)
+    config = processes.share_episodes(config)
+    if budget is not None:
+        config = with_budget(config, budget, lambda: _seconds_per_episode(config, train_set, processes))
     trainer = Trainer(config, train_set, validation_set, folder, processes)
-    if resume:
-        trainer.resume()
-    else:
+    if processes.rank == 0:
         folder.start(config)
-    with watch_interruptions() as interruption:
-        trainer.run(interruption)
-    return folder.best
+    return trainer.run()
+
+
+def resume(
+    run: str | Path, *, train_set: ImageSet | None = None, validation_set: ImageSet | None = None
+) -> Path:
+    """Continue an interrupted run to the same weights as if it had never been interrupted."""
+    folder = RunFolder(Path(run))
+    config = folder.read_config()
+    train_set = train_set or open_set(config.data, "train")
+    validation_set = validation_set or open_set(config.data, "val")
+    trainer = Trainer(config, train_set, validation_set, folder, Processes(config.precision))
+    if folder.last.exists():
+        trainer.restore()
+    return trainer.run()
 
 
 class Trainer:
@@ -80,50 +104,68 @@ class Trainer:
         self.sampler = EpisodeSampler(
             train_set.labels, config.train_protocol, seed=config.seed, class_names=train_set.class_names
         )
-        # Fail now rather than at the first validation if the validation classes cannot give such episodes.
-        EpisodeSampler(validation_set.labels, config.validation_protocol, class_names=validation_set.class_names)
+        self.validation_episodes = draw_episodes(
+            validation_set, config.validation_protocol, n_episodes=config.validation_episodes, seed=config.seed + 1
+        )
         self.done = 0  # episodes
         self.best: dict[str, Any] = {}
         self.history: list[dict[str, Any]] = []
 
-    def run(self, interruption: Interruption | Callable[[], bool] = Interruption()) -> None:  # noqa: B008
-        """Step until the budget is used up."""
-        config = self.config
-        per_step = config.episodes_per_step or 1
-        window = _Window()
-        with progress("training", config.episodes, unit="episodes", done=self.done) as bar:
-            while self.done < config.episodes:
+    def run(self) -> Path:
+        """Step until the budget is used up; return the best checkpoint."""
+        keep_freed_memory()
+        title = f"training {self.config.method}"
+        with (
+            watch_interruptions() as interruption,
+            progress(title, self.config.episodes, unit="episodes", done=self.done) as bar,
+        ):
+            window = _Window()
+            while self.done < self.config.episodes:
+                before = self.done
                 terms = self._step(window)
-                before, self.done = self.done, min(self.done + per_step, config.episodes)
                 bar.advance(self.done - before, note=f"loss {sum(terms.values()):.3f}")
-                last = self.done >= config.episodes
-                if last or _passed(before, self.done, config.validate_every):
-                    self._validate(window)
+                if self._is_due(before, self.config.validate_every):
+                    bar.say(self._validate(window))
                     window = _Window()
-                if last or interruption or _passed(before, self.done, config.checkpoint_every):
+                if interruption or self._is_due(before, self.config.checkpoint_every):
                     self._save_state()
-                if interruption and not last:
-                    raise TrainingError(
-                        f"interrupted after {self.done} of {config.episodes} episodes; all is saved. "
+                if interruption and self.done < self.config.episodes:
+                    raise Interrupted(
+                        f"interrupted after {self.done} of {self.config.episodes} episodes; all is saved. "
                         f"Continue with: remp train --resume {self.folder.path}"
                     )
+        return self.folder.best
 
-    def resume(self) -> None:
+    def restore(self) -> None:
         """Take up the state of the last checkpoint."""
         tensors, info = read_checkpoint(self.folder.last)
+        if info["train_fingerprint"] != self.train_set.fingerprint:
+            raise TrainingError(
+                f"{self.folder.path} was trained on other images than {self.train_set.name!r} holds now "
+                f"({info['train_fingerprint'][:12]} against {self.train_set.fingerprint[:12]}): prepare the same data again"
+            )
         part = _parts(tensors)
         self.method.load_state_dict(part["weights"])
         if self.average:
             self.average.load(part["average"])
         for group in self.optimiser.param_groups:
+            (parameter,) = group["params"]
             if group["name"] in part.get("momentum", {}):
-                parameter = group["params"][0]
-                buffer = part["momentum"][group["name"]].to(parameter.device)
-                self.optimiser.state[parameter]["momentum_buffer"] = buffer.contiguous(
-                    memory_format=torch.channels_last if buffer.dim() == 4 else torch.contiguous_format
-                )
+                buffer = torch.empty_like(parameter)  # same memory layout as the weights
+                self.optimiser.state[parameter]["momentum_buffer"] = buffer.copy_(part["momentum"][group["name"]])
         self.done, self.best, self.history = info["done"], info["best"], info["history"]
         self.folder.log({"event": "resumed", "episodes": self.done})
+
+    def measure(self, n_steps: int) -> float:
+        """Seconds an episode, over some steps."""
+        started = time.perf_counter()
+        for _ in range(n_steps):
+            self._step(_Window())
+        return (time.perf_counter() - started) / (n_steps * (self.config.episodes_per_step or 1))
+
+    def _is_due(self, before: int, every: int) -> bool:
+        """Whether the last step reached a multiple of `every` episodes, or the end."""
+        return self.done >= self.config.episodes or before // every != self.done // every
 
     def _step(self, window: "_Window") -> dict[str, float]:
         """One step: the gradients of `episodes_per_step` episodes, shared among the processes."""
@@ -151,7 +193,9 @@ class Trainer:
         processes.merge_running_statistics(self.method, statistics)
         if self.average:
             self.average.update(self.done)
-        window.add(terms)
+        per_step = config.episodes_per_step or 1
+        self.done = min(self.done + per_step, config.episodes)
+        window.add(terms, per_step)
         return terms
 
     def _episode(self, number: int) -> Episodes:
@@ -179,34 +223,35 @@ class Trainer:
             f"Try: --learning-rate {self.config.learning_rate / 10:g}, a smaller scale of the scores, or --precision 32-true"
         )
 
-    def _validate(self, window: "_Window") -> None:
-        """Score validation episodes with the averaged weights, keep them if they are the best so far."""
+    def _validate(self, window: "_Window") -> str:
+        """Score validation episodes with the averaged weights, keep them if they are the best so far; say how it goes."""
         with self.average.applied() if self.average else nullcontext():
-            result = evaluate(
-                self.method,
-                self.validation_set,
-                self.normalisation,
-                self.config.validation_protocol,
-                n_episodes=self.config.validation_episodes,
-                seed=self.config.seed + 1,
-                transform=self.config.transform,
+            accuracy = float(
+                accuracies(
+                    self.method,
+                    self.validation_set,
+                    self.normalisation,
+                    self.validation_episodes,
+                    FeatureTransform.parse(self.config.transform),
+                ).mean()
             )
-            accuracy = result.estimate.mean
             entry = {"episodes": self.done, "validation_accuracy": round(accuracy, 5), **window.summary()}
             entry["learning_rate"] = learning_rate(self.config, max(self.done - 1, 0))
             self.history.append(entry)
-            self.folder.log({"event": "validation", **entry})
-            if self.processes.rank == 0 and accuracy > self.best.get("validation_accuracy", -1.0):
+            if self.processes.rank == 0:
+                self.folder.log({"event": "validation", **entry})
+            if accuracy > self.best.get("validation_accuracy", -1.0):
                 self.best = {"episodes": self.done, "validation_accuracy": round(accuracy, 5)}
-                write_checkpoint(
-                    self.folder.best, {f"weights/{n}": t for n, t in self.method.state_dict().items()}, self._info()
-                )
+                self._write(self.folder.best, {f"weights/{n}": t for n, t in self.method.state_dict().items()})
         self.processes.barrier()
+        losses = "  ".join(f"{name[5:]} {value:.3f}" for name, value in entry.items() if name.startswith("loss_"))
+        return (
+            f"{self.done:>7} episodes   loss: {losses}   validation {100 * accuracy:.2f} % "
+            f"(best {100 * self.best['validation_accuracy']:.2f} %)   {entry['episodes_per_second']:.1f} episodes/s"
+        )
 
     def _save_state(self) -> None:
         """All that a resumed run needs, in one file."""
-        if self.processes.rank != 0:
-            return
         tensors = {f"weights/{name}": t for name, t in self.method.state_dict().items()}
         if self.average:
             tensors.update({f"average/{name}": t for name, t in self.average.values.items()})
@@ -214,7 +259,19 @@ class Trainer:
             buffer = self.optimiser.state.get(group["params"][0], {}).get("momentum_buffer")
             if buffer is not None:
                 tensors[f"momentum/{group['name']}"] = buffer
-        write_checkpoint(self.folder.last, tensors, self._info())
+        self._write(self.folder.last, tensors)
+
+    def _write(self, path: Path, tensors: dict[str, Tensor]) -> None:
+        if self.processes.rank != 0:
+            return
+        try:
+            write_checkpoint(path, tensors, self._info())
+        except OSError as error:
+            kept = f"the one before is intact: {path}" if path.exists() else "there is none before it"
+            raise TrainingError(
+                f"the checkpoint after {self.done} episodes could not be written ({error.strerror or error}); {kept}. "
+                f"Make room, then continue with: remp train --resume {self.folder.path}"
+            ) from error
 
     def _info(self) -> dict[str, Any]:
         return {
@@ -242,11 +299,12 @@ class _Window:
     """Means of the loss terms and the share of time spent on data since the last validation."""
 
     def __init__(self) -> None:
-        self.started, self.data_seconds, self.steps = time.perf_counter(), 0.0, 0
+        self.started, self.data_seconds, self.steps, self.episodes = time.perf_counter(), 0.0, 0, 0
         self.sums: dict[str, float] = {}
 
-    def add(self, terms: dict[str, float]) -> None:
+    def add(self, terms: dict[str, float], episodes: int) -> None:
         self.steps += 1
+        self.episodes += episodes
         for name, value in terms.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
 
@@ -255,13 +313,22 @@ class _Window:
         means = {f"loss_{name}": round(value / max(self.steps, 1), 5) for name, value in self.sums.items()}
         return {
             **means,
-            "steps_per_second": round(self.steps / max(seconds, 1e-9), 3),
+            "episodes_per_second": round(self.episodes / max(seconds, 1e-9), 3),
             "data_share": round(self.data_seconds / max(seconds, 1e-9), 4),
         }
 
 
-def _passed(before: int, now: int, every: int) -> bool:
-    return before // every != now // every
+def _as_config(config: RunConfig | Mapping[str, Any] | str | Path) -> RunConfig:
+    if isinstance(config, RunConfig):
+        return config
+    return load_config(Path(config)) if isinstance(config, str | Path) else make_config(config)
+
+
+def _seconds_per_episode(config: RunConfig, train_set: ImageSet, processes: Processes) -> float:
+    """How long an episode takes, tried on a network that is thrown away."""
+    trial = Trainer(config, train_set, train_set, RunFolder(Path()), processes)
+    trial.measure(4)
+    return trial.measure(16)
 
 
 def _parts(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

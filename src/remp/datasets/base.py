@@ -58,6 +58,11 @@ def prepared_folder(name: str) -> Path:
     return home() / "data" / name
 
 
+def list_prepared() -> list[str]:
+    """The names of all prepared sets, sorted."""
+    return sorted(path.parent.name for path in (home() / "data").glob("[!.]*/index.json"))
+
+
 def read_index(name: str) -> dict[str, Any]:
     """The index of a prepared set: source, sizes, splits, fingerprints."""
     path = prepared_folder(name) / "index.json"

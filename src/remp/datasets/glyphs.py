@@ -1,28 +1,29 @@
-"""The data set `glyphs`: characters of eight scripts, drawn from the fonts that ship inside matplotlib.
+"""The data set `glyphs`: characters of nine scripts, drawn from the fonts that ship inside matplotlib.
 
-The splits share no script and no look-alike letters. Everything is integer arithmetic on the fonts' own integer
-outlines, with raw Philox numbers: the images, and so the fingerprint, are the same on every machine and with every
-version of numpy, Pillow and FreeType. They depend only on the seed and on DejaVu 2.37 and STIX 1.0, which are
-byte for byte the same in matplotlib 3.7 and 3.11.
+No script is in two splits, and letters that look like one of another split, or of their own, are left out. All is
+integer arithmetic on the fonts' own integer outlines, with numbers from a raw Philox stream: the images, and so the
+fingerprint, depend on the seed and on the font files alone. Those are byte for byte the same in matplotlib 3.7 and
+3.11; the versions of numpy, Pillow and FreeType, the processor and the system play no part.
 """
 
-from collections.abc import Mapping
+import unicodedata
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from remp.datasets.base import write_prepared
-from remp.datasets.outlines import Outlines
+from remp.datasets.outlines import read_outlines
 from remp.datasets.rasterise import CELL, coverage, fill, thicken
 from remp.progress import progress
 
 IMAGE_SIZE = 32
 IMAGES_A_CLASS = 64
-ONE = 1024  # 1.0 in the fixed-point numbers below
-CELLS_A_PIXEL = 4
+CELLS_A_PIXEL = 4  # in each direction
+PIXEL = CELLS_A_PIXEL * CELL  # the side of a pixel in the coordinates of the rasteriser
+ONE = 1024  # 1.0 as a fixed-point number
 
-SCRIPTS: Mapping[str, Mapping[str, str]] = {
+SCRIPTS = {
     "train": {
         "latin": "ABCDEFGHJKLMNOPQRSTUVWXYZabefghmrt47&@?€£%§",
         "greek": "ΓΔΘΛΞΠΣΦΨΩαγδζλμξπω",
@@ -35,78 +36,101 @@ SCRIPTS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+def prepare_glyphs(name: str = "glyphs", *, seed: int = 0, overwrite: bool = False) -> dict[str, Any]:
+    """Draw the data set, write it as the prepared set `name` and return its index; takes a few seconds.
+
+    Raises DataError if `name` is prepared already and `overwrite` is not set, or if a font is missing.
+    """
+    characters = {split: "".join(scripts.values()) for split, scripts in SCRIPTS.items()}
+    outlines = read_outlines("".join(characters.values()))
+    splits = {
+        split: {
+            unicodedata.name(character).lower(): partial(draw, outlines[character], Draws(seed, ord(character)))
+            for character in members
+        }
+        for split, members in characters.items()
+    }
+    with progress("Drawing glyphs", len(outlines), unit="classes") as bar:
+        return write_prepared(
+            name,
+            splits,
+            image_size=(IMAGE_SIZE, IMAGE_SIZE, 1),
+            counts={split: [IMAGES_A_CLASS] * len(classes) for split, classes in splits.items()},
+            source=f"fonts of matplotlib, seed {seed}",
+            overwrite=overwrite,
+            on_class=lambda split, class_name: bar.advance(note=class_name),
+        )
+
+
 class Draws:
-    """Whole numbers from a raw Philox stream, which numpy keeps the same from version to version."""
+    """Whole numbers from a raw Philox stream: unlike numpy's distributions, it never changes between versions."""
 
     def __init__(self, seed: int, stream: int) -> None:
-        self._bits = np.random.Philox(key=np.array([seed, stream], dtype=np.uint64))
+        self._bits = np.random.Philox(key=np.array([seed % 2**64, stream], dtype=np.uint64))
 
-    def whole(self, low: int, high: int, n: int) -> np.ndarray:
-        """n whole numbers from low to high, both included: int64 (n,)."""
-        return low + (self._bits.random_raw(n) % np.uint64(high - low + 1)).astype(np.int64)
+    def whole(self, low: int, high: int, *shape: int) -> np.ndarray:
+        """Whole numbers from low to high, both included: int64 of that shape."""
+        return low + (self._bits.random_raw(shape) % np.uint64(high - low + 1)).astype(np.int64)
 
     def octets(self, n: int) -> np.ndarray:
-        """n random bytes (n a multiple of 8), as int16 (n,)."""
+        """Random bytes, n of them (a multiple of 8), as int16 (n,)."""
         return self._bits.random_raw(n // 8).astype("<u8").view(np.uint8).astype(np.int16)
 
 
-def draw_class(outlines: list[np.ndarray], draws: Draws, n_images: int = IMAGES_A_CLASS) -> np.ndarray:
-    """Draw one character many times: uint8 (n_images, 32, 32, 1), light ink on dark ground.
+def draw(outlines: list[np.ndarray], draws: Draws, n_images: int = IMAGES_A_CLASS) -> np.ndarray:
+    """Draw one character many times, light on dark: uint8 (n_images, 32, 32, 1).
 
-    outlines: the character's edges in each face, int64 (n_edges, 2, 2), y upwards.
+    outlines: the character in each face, int64 (n_edges, 2, 2), y upwards, in any unit.
     """
-    edges, image = _place(outlines, draws, n_images)
-    ink = fill(edges, image, n_images=n_images, size=IMAGE_SIZE * CELLS_A_PIXEL)
+    edges, image_of_edge = _place(outlines, draws, n_images)
+    ink = fill(edges, image_of_edge, n_images=n_images, size=IMAGE_SIZE * CELLS_A_PIXEL)
     ink = thicken(ink, draws.whole(0, 3, n_images))
     return _develop(coverage(ink, CELLS_A_PIXEL), draws)[..., None]
 
 
 def _place(outlines: list[np.ndarray], draws: Draws, n_images: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distort a random face for each image and put it whole into the picture: edges and the image of each."""
+    """Distort a random face for each image and put it whole into the picture: the edges, and the image of each."""
     chosen = [outlines[face] for face in draws.whole(0, len(outlines) - 1, n_images)]
-    starts = np.cumsum([0] + [len(outline) for outline in chosen[:-1]])
-    image = np.repeat(np.arange(n_images), [len(outline) for outline in chosen])
+    lengths = np.array([len(outline) for outline in chosen])
+    image = np.repeat(np.arange(n_images), lengths)
     points = np.einsum("npi,nij->npj", np.concatenate(chosen), _distortions(draws, n_images)[image])
-    low = np.minimum.reduceat(points.min(axis=1), starts)
-    high = np.maximum.reduceat(points.max(axis=1), starts)
-    side = draws.whole(18 * ONE, 27 * ONE, n_images) * (CELLS_A_PIXEL * CELL) // ONE
-    extent = (high - low).max(axis=1)
-    room = IMAGE_SIZE * CELLS_A_PIXEL * CELL - side
-    offset = np.stack([draws.whole(ONE // 4, ONE * 3 // 4, n_images) * room // ONE for _ in range(2)], axis=1)
-    offset += (extent[:, None] - (high - low)) * (side // 2)[:, None] // extent[:, None]
-    placed = (points - low[image][:, None]) * side[image, None, None] // extent[image, None, None]
-    return placed + offset[image][:, None], image
+    starts = np.cumsum(lengths) - lengths
+    low = np.minimum.reduceat(points.min(axis=1), starts)  # (n_images, 2)
+    span = np.maximum.reduceat(points.max(axis=1), starts) - low
+    side = draws.whole(18 * PIXEL, 27 * PIXEL, n_images)  # what the longer side of the character becomes
+    room = (IMAGE_SIZE * PIXEL - side)[:, None]
+    centre = IMAGE_SIZE * PIXEL // 2 + draws.whole(-ONE, ONE, n_images, 2) * room // (4 * ONE)
+    from_middle = 2 * (points - low[image][:, None]) - span[image][:, None]
+    scaled = from_middle * side[image, None, None] // (2 * span.max(axis=1))[image, None, None]
+    return centre[image][:, None] + scaled, image
 
 
 def _distortions(draws: Draws, n: int) -> np.ndarray:
-    """Random stretch, slant and turn, y turned downwards: int64 (n, 2, 2), to the right of a row of coordinates."""
-    stretch = draws.whole(ONE * 6 // 10, ONE, n), draws.whole(ONE * 6 // 10, ONE, n)
+    """Random stretch, slant and turn up to 25°: int64 (n, 2, 2), where the steps along x and y (upwards) go."""
+    width, height = draws.whole(ONE * 6 // 10, ONE, 2, n)
     slant = draws.whole(-ONE * 3 // 10, ONE * 3 // 10, n)
-    half = draws.whole(-ONE * 22 // 100, ONE * 22 // 100, n)  # tangent of half the angle: rational sine and cosine
+    half = draws.whole(-ONE * 22 // 100, ONE * 22 // 100, n)  # tangent of half the angle: no sine is rounded by libm
     cosine = (ONE**2 - half**2) * ONE // (ONE**2 + half**2)
-    sine = 2 * half * ONE * ONE // (ONE**2 + half**2)
-    x_image = stretch[0] * cosine, stretch[0] * sine
-    slanted = slant * cosine // ONE + sine, slant * sine // ONE - cosine
-    y_image = stretch[1] * slanted[0], stretch[1] * slanted[1]
-    return np.stack([np.stack(x_image, axis=1), np.stack(y_image, axis=1)], axis=1)
+    sine = 2 * half * ONE**2 // (ONE**2 + half**2)
+    x_step = width * cosine, width * sine
+    y_step = height * (slant * cosine // ONE + sine), height * (slant * sine // ONE - cosine)
+    return np.array([x_step, y_step]).transpose(2, 0, 1)
 
 
 def _develop(covered: np.ndarray, draws: Draws) -> np.ndarray:
-    """Coverage (n, 32, 32) to grey values (n, 32, 32): a blot that hides a part, contrast and grain."""
-    n = len(covered)
-    ground, contrast, grain = draws.whole(20, 80, n), draws.whole(80, 170, n), draws.whole(10, 60, n)
-    covered = covered * ~_blots(draws, n)
+    """Turn coverage (n, 32, 32) into grey values (n, 32, 32) with a hidden part, random contrast and grain."""
+    ground, contrast, grain = (
+        draws.whole(low, high, len(covered), 1, 1) for low, high in ((20, 80), (80, 170), (10, 60))
+    )
     noise = (draws.octets(covered.size) + draws.octets(covered.size) - 255).reshape(covered.shape)
-    grey = covered * contrast[:, None, None] // CELLS_A_PIXEL**2 + noise * grain[:, None, None] // 256
-    return np.clip(ground[:, None, None] + grey, 0, 255).astype(np.uint8)
+    ink = covered * ~_patches(draws, len(covered)) * contrast // CELLS_A_PIXEL**2
+    return np.clip(ground + ink + noise * grain // 256, 0, 255).astype(np.uint8)
 
 
-def _blots(draws: Draws, n: int) -> np.ndarray:
-    """One rectangle an image: bool (n, 32, 32)."""
+def _patches(draws: Draws, n: int) -> np.ndarray:
+    """One rectangle of 3 to 10 pixels a side in each image, where nothing is to be seen: bool (n, 32, 32)."""
+    length = draws.whole(3, 10, 2, n, 1)
+    start = draws.whole(0, IMAGE_SIZE, 2, n, 1) - length // 2
     pixel = np.arange(IMAGE_SIZE)
-    inside = []
-    for _ in range(2):
-        length = draws.whole(3, 10, n)[:, None]
-        start = draws.whole(0, IMAGE_SIZE, n)[:, None] - length // 2
-        inside.append((pixel >= start) & (pixel < start + length))
-    return inside[0][:, :, None] & inside[1][:, None, :]
+    rows, columns = (pixel >= start) & (pixel < start + length)  # each (n, 32)
+    return rows[:, :, None] & columns[:, None, :]

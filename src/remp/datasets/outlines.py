@@ -1,53 +1,73 @@
 """Outlines of characters, as straight edges with whole coordinates, from the fonts inside matplotlib."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from remp.errors import DataError
 
+# The faces that are the same files in every matplotlib since 3.7 at least.
 FACES = (
-    "DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique",
-    "DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique",
-    "DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic",
-    "STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta",
-)  # fmt: skip
+    *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
+    *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
+)
+STEPS = 4  # straight pieces a curve is cut into
 
 
-class Outlines:
-    """The faces, opened once."""
+def read_outlines(characters: Iterable[str]) -> dict[str, list[np.ndarray]]:
+    """Read each character's outline from every face that has it.
 
-    def __init__(self) -> None:
-        import matplotlib
-        from fontTools.ttLib import TTFont
-        folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-        self._fonts = [TTFont(folder / f"{face}.ttf", lazy=True) for face in FACES]
-        self._tables = [(font.getBestCmap(), font["glyf"]) for font in self._fonts]
+    An outline is int64 (n_edges, 2, 2): edges from point to point of closed contours, y upwards, in units of the face.
+    """
+    outlines: dict[str, list[np.ndarray]] = {character: [] for character in characters}
+    for face in FACES:
+        with _open_font(face) as font:
+            glyph_names, glyphs = font.getBestCmap(), font["glyf"]
+            for character, found in outlines.items():
+                if ord(character) in glyph_names:
+                    found.append(_edges(glyphs, glyph_names[ord(character)]))
+    return outlines
 
-    def of(self, character: str) -> list[np.ndarray]:
-        """The character's edges in each face that has it: int64 (n_edges, 2, 2)."""
-        return [_edges(table, names[ord(character)]) for names, table in self._tables if ord(character) in names]
+
+def _open_font(face: str) -> Any:
+    import matplotlib
+    from fontTools.ttLib import TTFont
+
+    path = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / f"{face}.ttf"
+    if not path.is_file():
+        raise DataError(f"the font {path} is missing; it comes with matplotlib: install matplotlib again with pip")
+    return TTFont(path, lazy=True)
 
 
-def _edges(table, name):
-    coordinates, ends, on = table[name].getCoordinates(table)[:3]
-    contours = np.split(np.array(coordinates), np.array(ends[:-1])+1)
-    flags = np.split(np.array(on), np.array(ends[:-1])+1)
-    return np.concatenate([_flatten(c.astype(np.int64), f.astype(bool)) for c, f in zip(contours, flags)])
+def _edges(glyphs: Any, glyph_name: str) -> np.ndarray:
+    coordinates, ends, flags = glyphs[glyph_name].getCoordinates(glyphs)
+    points = np.rint(np.array(coordinates)).astype(np.int64)
+    on_curve = np.array(flags) & 1 == 1
+    starts = np.array(ends[:-1]) + 1
+    contours = zip(np.split(points, starts), np.split(on_curve, starts), strict=True)
+    return np.concatenate([flatten(contour, on_curve) for contour, on_curve in contours])
 
-STEPS = 4
-def _flatten(points, on):
-    # between two off-curve points lies an on-curve point halfway
+
+def flatten(points: np.ndarray, on_curve: np.ndarray) -> np.ndarray:
+    """Cut a closed TrueType contour into straight edges, exactly.
+
+    A point off the curve bends a parabola between its neighbours, or between the points halfway to those that are off
+    the curve too. points: int64 (n, 2). on_curve: bool (n,). Returns int64 (n_edges, 2, 2) in 1 / (2 STEPS²) of a unit,
+    in which every point so made is whole.
+    """
     points = points * 2
-    after, after_on = np.roll(points, -1, axis=0), np.roll(on, -1)
-    prev, prev_on = np.roll(points, 1, axis=0), np.roll(on, 1)
-    # Each off-curve point is the control point of a parabola between its neighbours, or halfway to them
-    start = np.where(prev_on[:, None], prev, (prev+points)//2)
-    end = np.where(after_on[:, None], after, (after+points)//2)
-    # corner: points on
-    k = np.arange(STEPS+1)[:, None]
-    curve = ((STEPS-k)**2 * start[:, None] + 2*k*(STEPS-k)*points[:, None] + k*k*end[:, None])
-    corner = np.broadcast_to(points[:, None]*STEPS**2, curve.shape)
-    path = np.where(on[:, None, None], corner, curve).reshape(-1, 2)
+    start, end = (
+        np.where(np.roll(on_curve, shift)[:, None], neighbour, (points + neighbour) // 2)
+        for shift in (1, -1)
+        for neighbour in [np.roll(points, shift, axis=0)]
+    )
+    step = np.arange(STEPS + 1)[:, None]
+    start, middle, end = start[:, None], points[:, None], end[:, None]
+    curve = (STEPS - step) ** 2 * start + 2 * step * (STEPS - step) * middle + step**2 * end  # (n, STEPS + 1, 2)
+    path = np.where(on_curve[:, None, None], middle * STEPS**2, curve).reshape(-1, 2)
     edges = np.stack([path, np.roll(path, -1, axis=0)], axis=1)
     return edges[(edges[:, 0] != edges[:, 1]).any(axis=1)]

@@ -25,7 +25,7 @@ def fill(edges: np.ndarray, image_of_edge: np.ndarray, *, n_images: int, size: i
         weights=np.sign(end_y - y),
         minlength=n_images * size * (size + 1),
     )
-    winding = turns.astype(np.int8).reshape(n_images, size, size + 1).cumsum(axis=2, dtype=np.int8)
+    winding = turns.astype(np.int16).reshape(n_images, size, size + 1).cumsum(axis=2, dtype=np.int16)
     return winding[:, :, :size] != 0
 
 

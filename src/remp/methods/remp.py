@@ -24,9 +24,9 @@ class ReMP(Method):
     layer, each prototype becomes an attention-weighted mean of its support and of the queries, and is pushed away from
     queries that attend to it little.
 
-    Ours and the paper's text differ by default in: features are L2-normalised before the local metric (`normalise`), the
-    prototype is replaced rather than added to (`projection: absent`), and scores have a scale. Each is a setting, and
-    configs/paper-literal.yaml sets them all to the text.
+    Ours and the paper's text differ by default in: features are L2-normalised before the local metric (`normalise`),
+    the prototype is replaced rather than added to (`projection: absent`), and scores have a scale. Each is a setting,
+    and configs/paper-literal.yaml sets them all to the text.
 
     alpha: weight of the local term. schedule: "cooperative" both terms; "global-then-local" the global one for
     `global_share` of the training, then the local one; "local" and "global" only that one.
@@ -120,7 +120,8 @@ class ReMP(Method):
 
     def global_loss(self, episodes: Episodes) -> Tensor:
         """Eq. 2: each query (and support, if asked for) against the learned vectors of all training classes."""
-        assert episodes.class_ids is not None and episodes.query_labels is not None
+        assert episodes.class_ids is not None, "training episodes name their classes"
+        assert episodes.query_labels is not None, "training episodes carry query labels"
         assert self.global_prototypes is not None, "a global term needs n_classes, the number of training classes"
         items, labels = episodes.query, episodes.query_labels
         if self.global_on_support:

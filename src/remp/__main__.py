@@ -1,0 +1,5 @@
+"""python -m remp = remp"""
+
+from remp.cli import main
+
+main()

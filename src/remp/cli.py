@@ -1,0 +1,155 @@
+"""The command line: thin calls of the library."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from remp import cli_data
+from remp.errors import Interrupted, RempError
+from remp.version import __version__
+
+EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app = typer.Typer(
+    help="Few-shot image classification: train, evaluate and look at what happens.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at them.")
+
+Shots = Annotated[str, typer.Option(help="Labelled images of a class; or one number a way: 1,1,2,5,5.")]
+Distribution = Annotated[str, typer.Option(help="Classes of the queries: balanced, or dirichlet:A.")]
+
+
+@app.command(context_settings=EXTRA)
+def train(
+    context: typer.Context,
+    config: Annotated[Optional[Path], typer.Argument(help="A YAML file of settings.")] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Folder of the run; default runs/DATA-METHOD-SHOT.")] = None,
+    budget: Annotated[Optional[str], typer.Option(help="30min or 20000 (episodes) instead of the full length.")] = None,
+    resume: Annotated[Optional[Path], typer.Option(help="Folder of an interrupted run to continue.")] = None,
+) -> None:
+    """Train a method. Any setting of the file can be changed: --alpha 0.5 --learning-rate 0.05 …"""
+    from remp import training
+    from remp.config import load_config, make_config, parse_overrides
+
+    overrides = parse_overrides(context.args)
+    if resume:
+        if config or overrides or out or budget:
+            raise RempError("--resume continues a run with its own settings; give nothing else with it")
+        best = training.resume(resume)
+    else:
+        settings = load_config(config, overrides) if config else make_config(overrides)
+        print(settings.yaml())
+        best = training.train(settings, out=out, budget=budget)
+    print(f"best on validation classes: {best}\nevaluate it with: remp evaluate {best} --data NAME")
+
+
+@app.command(context_settings=EXTRA)
+def evaluate(
+    context: typer.Context,
+    checkpoint: Annotated[str, typer.Argument(help="A checkpoint, the folder of a run, or a shipped model.")],
+    data: Annotated[Optional[str], typer.Option(help="A prepared data set; default the one trained on.")] = None,
+    split: Annotated[str, typer.Option(help="Whose classes.")] = "test",
+    n_way: int = 5,
+    n_shot: Shots = "1",
+    n_query: int = 15,
+    n_episodes: int = 600,
+    seed: int = 0,
+    distribution: Distribution = "balanced",
+    transform: Annotated[
+        Optional[str], typer.Option(help="Parts of mirror+power+l2+centre, all, or none; default the model's.")
+    ] = None,
+    episodes: Annotated[Optional[Path], typer.Option(help="A file of episodes instead of drawing them.")] = None,
+    out: Annotated[Optional[Path], typer.Option(help="Where to save the result; default runs/evaluations/.")] = None,
+) -> None:
+    """Score a trained method on episodes. Settings of the method can be changed: --layers 0 …"""
+    from remp.config import parse_overrides
+    from remp.datasets import open_set
+    from remp.episode_files import load_episodes
+    from remp.evaluation import evaluate as run
+    from remp.models import load
+
+    trained = load(checkpoint, **parse_overrides(context.args))
+    images = open_set(data or trained.config.data, split)
+    protocol, drawn, chosen_seed = _protocol(n_way, n_shot, n_query, distribution), None, seed
+    if episodes:
+        file = load_episodes(episodes, images)
+        protocol, drawn, chosen_seed = file.protocol, file.episodes, file.seed
+    result = run(
+        trained, images, protocol, n_episodes=n_episodes, seed=chosen_seed, transform=transform, episodes=drawn
+    )
+    shown = f"{trained.name.removesuffix('.safetensors')}-{images.name}-{protocol.n_way}way-{result.episode_hash[:8]}"
+    saved = result.save(out or Path("runs/evaluations") / f"{shown}.json")
+    print(f"{result.card()}\n  every episode's accuracy: {saved}")
+
+
+@app.command()
+def episodes(
+    data: Annotated[str, typer.Argument(help="A prepared data set.")],
+    out: Annotated[Path, typer.Argument(help="The file to write.")],
+    split: str = "test",
+    n_way: int = 5,
+    n_shot: Shots = "1",
+    n_query: int = 15,
+    n_episodes: int = 600,
+    seed: int = 0,
+    distribution: Distribution = "balanced",
+) -> None:
+    """Draw episodes and write them to a file, so that others can score the very same ones."""
+    from remp.datasets import open_set
+    from remp.episode_files import save_episodes
+    from remp.evaluation import draw_episodes
+
+    images = open_set(data, split)
+    protocol = _protocol(n_way, n_shot, n_query, distribution)
+    drawn = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
+    digest = save_episodes(out, drawn, protocol=protocol, images=images, seed=seed)
+    print(f"{out}: {n_episodes} episodes, {n_way}-way {n_shot}-shot, seed {seed}, hash {digest}")
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
+) -> None:
+    """Learn to recognise characters never seen before: train ReMP, compare it with ProtoNet, write a report."""
+    from remp.demo import run_demo
+
+    run_demo(out)
+
+
+def _protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> Any:
+    from remp.episodes import Protocol
+    from remp.errors import EpisodeError
+
+    try:
+        shots = [int(number) for number in n_shot.split(",")]
+    except ValueError as error:
+        raise EpisodeError(f"--n-shot is {n_shot!r}; give a number, or one number a way: 1,1,2,5,5") from error
+    return Protocol(n_way, shots[0] if len(shots) == 1 else tuple(shots), n_query, distribution)
+
+
+@app.callback(invoke_without_command=True)
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if show:
+        print(f"remp {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; an error that the user can mend is one line, not a traceback."""
+    try:
+        app()
+    except Interrupted as error:
+        print(f"remp: {error}", file=sys.stderr)
+        sys.exit(130)
+    except RempError as error:
+        print(f"remp: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
