@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ EVERY_BACKBONE = [(name, {}) for name in BACKBONES] + [
 ]
 
 
+@cache
 def without_memory(kind: type[Backbone], **settings) -> Backbone:
     """A backbone that knows its shapes but neither holds nor computes numbers."""
     with torch.device("meta"):
