@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import os
 import struct
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from remp.atomic import write_atomically
 from remp.augment import Normalisation
 from remp.backbones import BACKBONES
 from remp.config import RunConfig, make_config
@@ -52,16 +51,7 @@ def write_checkpoint(path: Path, tensors: dict[str, Tensor], info: dict[str, Any
     """Write tensors and `info` (JSON) so that `path` is either the old file or the whole new one; return its hash."""
     header = {"remp": json.dumps({"format": FORMAT, "version": __version__, **info})}
     content = to_bytes({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, header)
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
+    write_atomically(path, content)
     return hashlib.sha256(content).hexdigest()
 
 

@@ -1,5 +1,8 @@
 """Evaluation: every image embedded once, episodes scored in batches, every episode's accuracy kept."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -130,20 +133,16 @@ def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
     return (logits.argmax(-1).cpu() == episodes.query_labels.cpu()).double().mean(1).numpy()
 
 
-class _evaluating(torch.inference_mode):
+@contextmanager
+def _evaluating(method: Method) -> Iterator[None]:
     """Evaluation mode without gradients; the method's mode is restored at the end."""
-
-    def __init__(self, method: Method) -> None:
-        super().__init__()
-        self._method, self._was_training = method, method.training
-
-    def __enter__(self) -> None:
-        self._method.eval()
-        super().__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self._method.train(self._was_training)
+    was_training = method.training
+    method.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        method.train(was_training)
 
 
 def _device(method: Method) -> torch.device:

@@ -45,7 +45,7 @@ def prepare_glyphs(name: str = "glyphs", *, seed: int = 0, overwrite: bool = Fal
     outlines = read_outlines("".join(characters.values()))
     splits = {
         split: {
-            unicodedata.name(character).lower(): partial(draw, outlines[character], Draws(seed, ord(character)))
+            unicodedata.name(character).lower(): partial(draw, outlines[character], seed=seed, stream=ord(character))
             for character in members
         }
         for split, members in characters.items()
@@ -77,11 +77,13 @@ class Draws:
         return self._bits.random_raw(n // 8).astype("<u8").view(np.uint8).astype(np.int16)
 
 
-def draw(outlines: list[np.ndarray], draws: Draws, n_images: int = IMAGES_A_CLASS) -> np.ndarray:
+def draw(outlines: list[np.ndarray], *, seed: int, stream: int, n_images: int = IMAGES_A_CLASS) -> np.ndarray:
     """Draw one character many times, light on dark: uint8 (n_images, 32, 32, 1).
 
-    outlines: the character in each face, int64 (n_edges, 2, 2), y upwards, in any unit.
+    outlines: the character in each face, int64 (n_edges, 2, 2), y upwards, in any unit. Seed and stream (the code
+    point, so that characters do not depend on one another) fix every pixel.
     """
+    draws = Draws(seed, stream)
     edges, image_of_edge = _place(outlines, draws, n_images)
     ink = fill(edges, image_of_edge, n_images=n_images, size=IMAGE_SIZE * CELLS_A_PIXEL)
     ink = thicken(ink, draws.whole(0, 3, n_images))

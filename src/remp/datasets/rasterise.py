@@ -34,13 +34,16 @@ def thicken(ink: np.ndarray, cells: np.ndarray) -> np.ndarray:
 
     ink: bool (n, height, width). cells: integers (n,). Returns bool (n, height, width).
     """
+    ink = ink.copy()
     for step in range(int(cells.max(initial=0))):
-        grown = ink.copy()
-        grown[:, 1:] |= ink[:, :-1]
-        grown[:, :-1] |= ink[:, 1:]
-        grown[:, :, 1:] |= ink[:, :, :-1]
-        grown[:, :, :-1] |= ink[:, :, 1:]
-        ink = np.where((cells > step)[:, None, None], grown, ink)
+        growing = cells > step
+        before = ink[growing]
+        after = before.copy()
+        after[:, 1:] |= before[:, :-1]
+        after[:, :-1] |= before[:, 1:]
+        after[:, :, 1:] |= before[:, :, :-1]
+        after[:, :, :-1] |= before[:, :, 1:]
+        ink[growing] = after
     return ink
 
 
@@ -49,8 +52,8 @@ def coverage(ink: np.ndarray, block: int) -> np.ndarray:
 
     ink: bool (n, height, width), both multiples of `block`. Returns uint8 (n, height / block, width / block).
     """
-    rows = sum(ink[:, start::block].astype(np.uint8) for start in range(block))
-    return np.asarray(sum(rows[:, :, start::block] for start in range(block)), dtype=np.uint8)
+    rows = np.sum([ink[:, start::block] for start in range(block)], axis=0, dtype=np.uint8)
+    return np.sum([rows[:, :, start::block] for start in range(block)], axis=0, dtype=np.uint8)
 
 
 def _rows_crossed(edges: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
