@@ -52,8 +52,8 @@ def coverage(ink: np.ndarray, block: int) -> np.ndarray:
 
     ink: bool (n, height, width), both multiples of `block`. Returns uint8 (n, height / block, width / block).
     """
-    rows = np.sum([ink[:, start::block] for start in range(block)], axis=0, dtype=np.uint8)
-    return np.sum([rows[:, :, start::block] for start in range(block)], axis=0, dtype=np.uint8)
+    rows = np.stack([ink[:, start::block] for start in range(block)]).sum(axis=0, dtype=np.uint8)
+    return np.stack([rows[:, :, start::block] for start in range(block)]).sum(axis=0, dtype=np.uint8)
 
 
 def _rows_crossed(edges: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
