@@ -1,0 +1,39 @@
+# make demo: set up and see ReMP learn. make test: set up and run the tests. make check: format, lint, types, tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow check format clean
+
+demo: $(READY)
+	$(BIN)/remp demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info
+
+# Everything is installed once; a change of the lock file or of pyproject.toml installs anew.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "remp needs Python 3.10 or newer, $(PYTHON) is $$($(PYTHON) --version): run make PYTHON=python3.11"; exit 1; }
+	@echo "Setting up $(VENV) (once; some minutes, about 1 GB)"
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 has no venv module; on Debian or Ubuntu: apt install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(READY)
