@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from remp.datasets.base import write_prepared
+from remp.datasets.base import check_not_prepared, write_prepared
 from remp.datasets.outlines import read_outlines
 from remp.datasets.rasterise import CELL, coverage, fill, thicken
 from remp.progress import progress
@@ -29,10 +29,10 @@ SCRIPTS = {
         "greek": "ΓΔΘΛΞΠΣΦΨΩαγδζλμξπω",
         "cyrillic": "БДЖЦЧШЫЮЭ",
         "arabic": "جسصطعقكمي",
-        "tifinagh": "ⴳⴼⵃⵄⵇⵋⵌⵒⵖⵘⵙⵚⵛⵜⵞⵣ",
+        "tifinagh": "ⴳⴼⵃⵄⵇⵋⵌⵒⵖⵘⵙⵚⵛⵜⵣ",
     },
     "val": {"armenian": "ԲԳԴԵԸԹԺԽԾՃՇՋՔՖ", "hebrew": "אבגהטלמעפצקש"},
-    "test": {"georgian": "აბდევზთლნჟრსტფქშწჭჯჰ", "lao": "ກຂຄງຈທນຜມລຫອ"},
+    "test": {"georgian": "აბდევზთლნჟრსტფქშჭჯჰ", "lao": "ກຂຄງຈທນຜມລຫອ"},
 }
 
 
@@ -41,6 +41,7 @@ def prepare_glyphs(name: str = "glyphs", *, seed: int = 0, overwrite: bool = Fal
 
     Raises DataError if `name` is prepared already and `overwrite` is not set, or if a font is missing.
     """
+    check_not_prepared(name, overwrite=overwrite)
     characters = {split: "".join(scripts.values()) for split, scripts in SCRIPTS.items()}
     outlines = read_outlines("".join(characters.values()))
     splits = {
