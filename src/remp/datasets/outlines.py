@@ -8,7 +8,7 @@ import numpy as np
 
 from remp.errors import DataError
 
-# The faces that are the same files in every matplotlib since 3.7 at least.
+# The files of these faces are the same in matplotlib 3.7.0 and 3.11.2.
 FACES = (
     *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
     *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
@@ -21,7 +21,7 @@ STEPS = 4  # straight pieces a curve is cut into
 def read_outlines(characters: Iterable[str]) -> dict[str, list[np.ndarray]]:
     """Read each character's outline from every face that has it.
 
-    An outline is int64 (n_edges, 2, 2): edges from point to point of closed contours, y upwards, in units of the face.
+    An outline is int64 (n_edges, 2, 2): edges from point to point of closed contours, y upwards, as from `flatten`.
     """
     outlines: dict[str, list[np.ndarray]] = {character: [] for character in characters}
     for face in FACES:
