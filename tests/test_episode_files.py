@@ -108,7 +108,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(path, episodes, ima
         raise OSError("No space left on device")
 
     before = path.read_bytes()
-    monkeypatch.setattr("remp.episode_files.os.fsync", full_disk)
+    monkeypatch.setattr("os.fsync", full_disk)
     with pytest.raises(OSError, match="No space"):
         save_episodes(path, episodes[:2], PROTOCOL, images, overwrite=True)
     assert path.read_bytes() == before

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remp.atomic import write_atomically
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, Protocol
 from remp.errors import DataError, EpisodeError
@@ -80,7 +79,8 @@ def save_episodes(
         "hash": digest,
     }
     arrays = {name: np.ascontiguousarray(getattr(episodes, name).cpu().numpy(), dtype=np.int64) for name in _ARRAYS}
-    _write_atomically(path, save(arrays, metadata={"remp": json.dumps(header)}))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, save(arrays, metadata={"remp": json.dumps(header)}))
     return digest
 
 
@@ -102,21 +102,6 @@ def load_episodes(path: Path | str, images: ImageSet | None = None) -> EpisodeFi
 
 
 _CURE = "Copy it again, or draw the episodes anew with: remp episodes"
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.partial-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(partial, 0o644)  # mkstemp's own mode keeps a shared file from everybody else
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
