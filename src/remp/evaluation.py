@@ -12,14 +12,14 @@ from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.episode_files import episode_hash
 from remp.episodes import Episodes, EpisodeSampler, Protocol
-from remp.errors import CheckpointError
+from remp.errors import CheckpointError, ConfigError, EpisodeError
 from remp.methods.base import Method
 from remp.progress import progress
 from remp.result import Result
 from remp.transform import FeatureTransform
 
 EMBED_BATCH = 256
-SCORE_BYTES = 32 * 2**20  # what the items of the episodes that are scored at once may take
+SCORE_BYTES = 4 * 2**20  # what the items of the episodes that are scored at once may take: about a cache
 NO_TRANSFORM = FeatureTransform()
 
 
@@ -29,18 +29,21 @@ def evaluate(
     protocol: Protocol,
     *,
     n_episodes: int = 600,
-    seed: int = 0,
+    seed: int | None = None,
     transform: str | None = None,
     episodes: Episodes | None = None,
 ) -> Result:
-    """Accuracy of a trained method on episodes of `images`, drawn from `seed` unless given as image ids.
+    """Accuracy of a trained method on episodes of `images`, drawn from `seed` (default 0) unless given as image ids.
 
     transform: parts of "mirror+power+l2+centre", "none", or None for the one in the checkpoint's settings.
     """
     _check_size(trained, images)
     chosen = FeatureTransform.parse(trained.config.transform if transform is None else transform)
     if episodes is None:
+        seed = seed or 0
         episodes = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
+    elif episodes.n_way != protocol.n_way:
+        raise EpisodeError(f"the episodes are {episodes.n_way}-way, the protocol {protocol.n_way}-way: make them agree")
     return Result(
         accuracies=accuracies(trained.method, images, trained.normalisation, episodes, chosen),
         protocol=protocol,
@@ -74,6 +77,11 @@ def accuracies(
 ) -> np.ndarray:
     """Accuracy of each episode of image ids -> (E,)."""
     if type(method).score is not Method.score:  # the features of an image depend on its task: nothing to embed once
+        if transform != NO_TRANSFORM:
+            raise ConfigError(
+                f"transform is {str(transform)!r}, but {type(method).__name__} changes its features from task to task: "
+                "set --transform none"
+            )
         return _score_image_episodes(method, episodes, images.images, normalisation)
     return score_episodes(method, episodes, embed(method, images.images, normalisation, transform), transform)
 
