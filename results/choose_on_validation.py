@@ -1,0 +1,70 @@
+"""Choose the settings of rectification on validation classes, and log every try.
+
+    python results/choose_on_validation.py CHECKPOINT --n-shot 1 --transform none --out results/tries/NAME.csv
+
+Embeds the validation images once and scores the same episodes for each combination of settings below. Writes a CSV with
+one line a try, best first, and prints the best ten. The test split is not opened.
+"""
+
+import argparse
+import csv
+import itertools
+from pathlib import Path
+
+from remp.datasets import open_set
+from remp.episodes import Protocol
+from remp.evaluation import draw_episodes, embed, score_episodes
+from remp.methods import METHODS
+from remp.models import load
+from remp.statistics import mean_interval
+from remp.transform import FeatureTransform
+
+GRID = {
+    "projection": ["absent", "identity"],
+    "repulsion": ["negative", "zero", "none"],
+    "scale": [2.0, 5.0, 10.0, 15.0, 20.0],
+    "layers": [2, 5, 10],
+    "step": [0.2, 0.5, 1.0],
+}
+# With h = identity the features double in each layer, which sharpens the attention: smaller scales to start from.
+IDENTITY_SCALE = 0.1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("checkpoint")
+    parser.add_argument("--n-shot", type=int, default=1)
+    parser.add_argument("--n-episodes", type=int, default=2000)
+    parser.add_argument("--transform", default="none")
+    parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    trained, transform = load(arguments.checkpoint), FeatureTransform.parse(arguments.transform)
+    images = open_set(trained.config.data, "val")
+    features = embed(trained.method, images.images, trained.normalisation, transform)
+    protocol = Protocol(5, arguments.n_shot, 15)
+    episodes = draw_episodes(images, protocol, n_episodes=arguments.n_episodes, seed=arguments.seed)
+    rows = []
+    for values in itertools.product(*GRID.values()):
+        settings = dict(zip(GRID, values, strict=True))
+        if settings["projection"] == "identity":
+            settings["scale"] *= IDENTITY_SCALE
+        method = METHODS["remp"](**settings)
+        estimate = mean_interval(score_episodes(method, episodes, features, transform))
+        rows.append({**settings, "accuracy": round(estimate.mean, 5), "half_width_95": round(estimate.half_width, 5)})
+    rows.sort(key=lambda row: -row["accuracy"])
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with arguments.out.open("w", newline="", encoding="utf-8") as file:
+        file.write(
+            f"# {arguments.checkpoint}, validation classes, 5-way {arguments.n_shot}-shot 15 queries, "
+            f"n = {arguments.n_episodes}, seed {arguments.seed}, transform {transform}\n"
+        )
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    for row in rows[:10]:
+        print(row)
+
+
+if __name__ == "__main__":
+    main()
