@@ -2,9 +2,12 @@
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+AT_ONCE = 0.5  # seconds; a launcher passes on the Ctrl-C that the terminal has sent already
 
 
 class Interruption:
@@ -12,14 +15,16 @@ class Interruption:
 
     def __init__(self) -> None:
         self.requested = False
+        self._time = 0.0
 
     def __bool__(self) -> bool:
         return self.requested
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
+        if not self.requested:
+            self.requested, self._time = True, time.monotonic()
+        elif number == signal.SIGINT and time.monotonic() - self._time > AT_ONCE:
             raise KeyboardInterrupt
-        self.requested = True
 
 
 @contextmanager
