@@ -20,5 +20,5 @@ def with_budget(config: RunConfig, budget: str | int, seconds_per_episode: Calla
         raise ConfigError(f"budget is {budget!r}; give minutes, e.g. 30min, or episodes, e.g. 20000")
     amount, unit = float(match[1]), match[2] or "episodes"
     if unit.startswith("episode"):
-        return config.with_episodes(int(amount))
+        return config.with_episodes(max(1, int(amount)))
     return config.with_episodes(max(1, int(amount * 60 * SHARE_FOR_STEPS / seconds_per_episode())))

@@ -18,7 +18,7 @@ from remp.transform import FeatureTransform
 
 
 class RunConfig(BaseModel):
-    """All settings of a training run. Settings of the backbone and of the method are kept in their own dictionaries, but
+    """All settings of a training run. Those of the backbone and of the method are kept in their own dictionaries, but
     are written in the same flat file, under the names they have in the constructors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +48,7 @@ class RunConfig(BaseModel):
     checkpoint_every: int = Field(500, ge=1, description="episodes between checkpoints to resume from")
     transform: str = Field("none", description="feature transform of evaluation: parts of mirror+power+l2+centre")
     precision: Literal["32-true", "16-mixed", "bf16-mixed"] = Field("32-true", description="bf16 only where it works")
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**63)
     backbone_settings: dict[str, Any] = Field(default_factory=dict)
     method_settings: dict[str, Any] = Field(default_factory=dict)
 
@@ -57,8 +57,8 @@ class RunConfig(BaseModel):
         low, high = self.crop_area
         if not 0 < low <= high <= 1:
             raise ValueError(f"crop_area is {self.crop_area}; needed 0 < smallest <= largest <= 1")
-        if list(self.milestones) != sorted(set(self.milestones)):
-            raise ValueError(f"milestones are {self.milestones}; they must increase")
+        if list(self.milestones) != sorted(set(self.milestones)) or min(self.milestones, default=1) < 1:
+            raise ValueError(f"milestones are {self.milestones}; they must increase, from 1 on")
         FeatureTransform.parse(self.transform)
         return self
 
@@ -95,7 +95,7 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     known = own | set(method_model.model_fields) | set(backbone_model.model_fields)
     for name in settings:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"settings are: {', '.join(sorted(known))}"
             raise ConfigError(f"unknown setting {name!r}: {hint}")
     try:
@@ -114,6 +114,8 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"there is no configuration file {path}") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); needed a YAML file of settings") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not readable YAML: {error}") from error
     if not isinstance(settings, dict):
@@ -134,14 +136,21 @@ def parse_overrides(arguments: list[str]) -> dict[str, Any]:
             if not rest:
                 raise ConfigError(f"--{name} needs a value: --{name} VALUE")
             value = rest.pop(0)
-        overrides[name.replace("-", "_")] = yaml.safe_load(value)
+        overrides[name.replace("-", "_")] = _value(name, value)
     return overrides
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--{name} is {text!r}; needed a value as in YAML: 0.5, true, word, [0.3, 1]") from error
 
 
 @cache
 def settings_model(owner: type) -> type[BaseModel]:
     """A pydantic model of the keyword settings in the constructor of a method or backbone."""
-    hints = get_type_hints(owner.__init__)
+    hints = get_type_hints(owner.__init__)  # type: ignore[misc]
     fields: dict[str, Any] = {
         name: (hints.get(name, Any), parameter.default)
         for name, parameter in inspect.signature(owner).parameters.items()
@@ -157,7 +166,7 @@ def _filled(model: type[BaseModel], settings: Mapping[str, Any]) -> dict[str, An
 
 
 def _entry(table: Mapping[str, type], kind: str, name: Any) -> type:
-    if name in table:
+    if isinstance(name, str) and name in table:
         return table[name]
     near = difflib.get_close_matches(str(name), table, n=1)
     hint = f"did you mean {near[0]!r}?" if near else ""
@@ -167,6 +176,9 @@ def _entry(table: Mapping[str, type], kind: str, name: Any) -> type:
 def _readable(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
-        name = ".".join(str(part) for part in problem["loc"]) or "settings"
-        lines.append(f"{name}: got {problem['input']!r}; {problem['msg']}" if problem["loc"] else problem["msg"])
+        name, message = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "missing":
+            lines.append(f"{name} is needed: --{name.replace('_', '-')} VALUE, or a line '{name}: VALUE' in the file")
+        else:
+            lines.append(f"{name}: got {problem['input']!r}; {message}" if name else message)
     return "; ".join(lines)
