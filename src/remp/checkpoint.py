@@ -3,6 +3,7 @@
 import hashlib
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from torch import Tensor
 
 from remp.atomic import write_atomically
 from remp.augment import Normalisation
-from remp.backbones import BACKBONES
+from remp.backbones import BACKBONES, Backbone
 from remp.config import RunConfig, make_config
-from remp.errors import CheckpointError
+from remp.errors import CheckpointError, ConfigError
 from remp.methods import METHODS, Method
 from remp.version import __version__
 
@@ -39,7 +40,8 @@ class Trained:
 def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
     """A method with fresh weights, drawn from the run's seed."""
     torch.manual_seed(config.seed)
-    backbone = BACKBONES[config.backbone](image_size[2], **config.backbone_settings)
+    make_backbone: Callable[..., Backbone] = BACKBONES[config.backbone]
+    backbone = make_backbone(image_size[2], **config.backbone_settings)
     method_class = METHODS[config.method]
     map_shape = backbone.map_shape(image_size)
     feature_shape = map_shape if method_class.uses_maps else backbone.feature_shape(map_shape)
@@ -64,7 +66,9 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         info = json.loads(metadata["remp"])
-    except (SafetensorError, OSError, ValueError, struct.error, KeyError) as error:
+        if not isinstance(info, dict):
+            raise ValueError(f"its header holds {type(info).__name__}")
+    except (SafetensorError, OSError, ValueError, struct.error, KeyError, RecursionError) as error:
         raise CheckpointError(
             f"{path} is not a checkpoint of remp or is damaged ({type(error).__name__}: {error}); "
             "needed: a .safetensors file written by remp train"
@@ -75,16 +79,42 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained:
-    """Load a method for evaluation; `overrides` change its settings, e.g. {"layers": 0}."""
+    """Load a method for evaluation; `overrides` change settings of the method, e.g. {"layers": 0}."""
     tensors, info = read_checkpoint(path)
     try:
-        config = make_config({**info["config"], **(overrides or {})})
-        image_size = tuple(info["image_size"])
-        method = build_method(config, image_size, info["n_classes"])
-        weights = {name.removeprefix("weights/"): t for name, t in tensors.items() if name.startswith("weights/")}
-        method.load_state_dict(weights)
-    except (KeyError, TypeError, RuntimeError) as error:
-        raise CheckpointError(f"{path} does not fit: {error}") from error
-    normalisation = Normalisation(tuple(info["mean"]), tuple(info["std"]))
+        config = _changed(make_config(info["config"]), overrides or {})
+        height, width, channels = (int(side) for side in info["image_size"])
+        method = build_method(config, (height, width, channels), info["n_classes"])
+        method.load_state_dict(parts_of(tensors)["weights"])
+        normalisation = Normalisation(_numbers(info["mean"], channels), _numbers(info["std"], channels))
+    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise CheckpointError(f"{path} does not fit: {type(error).__name__}: {error}") from error
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Trained(path.name, method.eval(), config, normalisation, image_size, info, digest)
+    return Trained(path.name, method.eval(), config, normalisation, (height, width, channels), info, digest)
+
+
+def parts_of(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """{"weights/a": t, "average/a": u} -> {"weights": {"a": t}, "average": {"a": u}}"""
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        parts.setdefault(kind, {})[rest] = tensor
+    return parts
+
+
+def _changed(config: RunConfig, overrides: dict[str, Any]) -> RunConfig:
+    """The config with other settings of the method. Those of the training cannot be changed after it."""
+    for name in overrides:
+        if name in config.flat() and name not in config.method_settings:
+            own = ", ".join(config.method_settings) or "none"
+            raise ConfigError(f"{name!r} was settled in training; settings of {config.method!r} to change are: {own}")
+    return make_config({**config.flat(), **overrides}) if overrides else config
+
+
+def _numbers(values: Any, count: int) -> tuple[float, ...]:
+    """A number a channel."""
+    if len(values) != count:
+        raise ValueError(f"{len(values)} numbers for {count} channels")
+    return tuple(float(value) for value in values)
