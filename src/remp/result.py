@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from remp.atomic import write_atomically
 from remp.episodes import Protocol
 from remp.statistics import Estimate, mean_interval
 
@@ -70,5 +71,5 @@ class Result:
         while free.exists():
             number += 1
             free = path.with_stem(f"{path.stem}-{number}")
-        free.write_text(content, encoding="utf-8")
+        write_atomically(free, content.encode())
         return free
