@@ -40,4 +40,6 @@ class MovingAverage:
             self._module.load_state_dict(own)
 
     def load(self, values: dict[str, Tensor]) -> None:
-        self.values = {name: values[name].to(old.device) for name, old in self.values.items()}
+        """Take up averages that were saved; device and memory layout stay those of the module."""
+        for name, average in self.values.items():
+            average.copy_(values[name])

@@ -2,12 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from remp import cli_data
 from remp.errors import Interrupted, RempError
+from remp.progress import is_first_process
 from remp.version import __version__
 
 EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -27,10 +28,10 @@ Distribution = Annotated[str, typer.Option(help="Classes of the queries: balance
 @app.command(context_settings=EXTRA)
 def train(
     context: typer.Context,
-    config: Annotated[Optional[Path], typer.Argument(help="A YAML file of settings.")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Folder of the run; default runs/DATA-METHOD-SHOT.")] = None,
-    budget: Annotated[Optional[str], typer.Option(help="30min or 20000 (episodes) instead of the full length.")] = None,
-    resume: Annotated[Optional[Path], typer.Option(help="Folder of an interrupted run to continue.")] = None,
+    config: Annotated[Path | None, typer.Argument(help="A YAML file of settings.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/DATA-METHOD-SHOT.")] = None,
+    budget: Annotated[str | None, typer.Option(help="30min or 20000 (episodes) instead of the full length.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Folder of an interrupted run to continue.")] = None,
 ) -> None:
     """Train a method. Any setting of the file can be changed: --alpha 0.5 --learning-rate 0.05 …"""
     from remp import training
@@ -43,16 +44,16 @@ def train(
         best = training.resume(resume)
     else:
         settings = load_config(config, overrides) if config else make_config(overrides)
-        print(settings.yaml())
         best = training.train(settings, out=out, budget=budget)
-    print(f"best on validation classes: {best}\nevaluate it with: remp evaluate {best} --data NAME")
+    if is_first_process():
+        print(f"best on validation classes: {best}\nevaluate it with: remp evaluate {best} --data NAME")
 
 
 @app.command(context_settings=EXTRA)
 def evaluate(
     context: typer.Context,
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint, the folder of a run, or a shipped model.")],
-    data: Annotated[Optional[str], typer.Option(help="A prepared data set; default the one trained on.")] = None,
+    data: Annotated[str | None, typer.Option(help="A prepared data set; default the one trained on.")] = None,
     split: Annotated[str, typer.Option(help="Whose classes.")] = "test",
     n_way: int = 5,
     n_shot: Shots = "1",
@@ -61,10 +62,10 @@ def evaluate(
     seed: int = 0,
     distribution: Distribution = "balanced",
     transform: Annotated[
-        Optional[str], typer.Option(help="Parts of mirror+power+l2+centre, all, or none; default the model's.")
+        str | None, typer.Option(help="Parts of mirror+power+l2+centre, all, or none; default the model's.")
     ] = None,
-    episodes: Annotated[Optional[Path], typer.Option(help="A file of episodes instead of drawing them.")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Where to save the result; default runs/evaluations/.")] = None,
+    episodes: Annotated[Path | None, typer.Option(help="A file of episodes instead of drawing them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to save the result; default runs/evaluations/.")] = None,
 ) -> None:
     """Score a trained method on episodes. Settings of the method can be changed: --layers 0 …"""
     from remp.config import parse_overrides
@@ -75,7 +76,8 @@ def evaluate(
 
     trained = load(checkpoint, **parse_overrides(context.args))
     images = open_set(data or trained.config.data, split)
-    protocol, drawn, chosen_seed = _protocol(n_way, n_shot, n_query, distribution), None, seed
+    protocol, drawn = _protocol(n_way, n_shot, n_query, distribution), None
+    chosen_seed: int | None = seed
     if episodes:
         file = load_episodes(episodes, images)
         protocol, drawn, chosen_seed = file.protocol, file.episodes, file.seed
@@ -144,9 +146,10 @@ def main() -> None:
     try:
         app()
     except Interrupted as error:
-        print(f"remp: {error}", file=sys.stderr)
+        if is_first_process():
+            print(f"remp: {error}", file=sys.stderr)
         sys.exit(130)
-    except RempError as error:
+    except (RempError, OSError) as error:
         print(f"remp: {error}", file=sys.stderr)
         sys.exit(1)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from remp.config import RunConfig
 from remp.errors import ConfigError
+from remp.running_statistics import RunningStatistics
 
 
 class Processes:
@@ -29,6 +30,8 @@ class Processes:
             strategy=several if self.count > 1 else "auto",
             precision=precision,  # type: ignore[arg-type]
         )
+        if precision == "16-mixed" and self._fabric.device.type == "cpu":
+            raise ConfigError("precision is '16-mixed', which needs a GPU: set --precision 32-true")
         self._fabric.launch()
         self.rank: int = self._fabric.global_rank
         self.device: torch.device = self._fabric.device
@@ -58,32 +61,27 @@ class Processes:
     def barrier(self) -> None:
         self._fabric.barrier()
 
-    def running_statistics(self, method: nn.Module) -> Tensor | None:
-        """The running statistics of batch norm before a step, if they will have to be merged."""
-        return _flat(_running_buffers(method)).clone() if self.count > 1 else None
+    def mean(self, numbers: list[float]) -> list[float]:
+        """Each number averaged over the processes."""
+        if self.count == 1:
+            return numbers
+        own = torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        return [float(number) for number in self._sum(own) / self.count]
 
-    @torch.no_grad()
-    def merge_running_statistics(self, method: nn.Module, before: Tensor | None) -> None:
-        """Give all processes the running statistics that one process would have after seeing all their episodes in turn.
+    def any(self, flag: bool) -> bool:
+        """Whether the flag is set in one of the processes: they must stop at the same step."""
+        return self.mean([float(flag)])[0] > 0
 
-        A process changes them m → (1 - a) m + a x, a = 0.1. In turn this gives (1 - a)^W m + Σ_r (1 - a)^(W-1-r) a x_r.
-        """
-        if before is None or not before.numel():
-            return
-        keep = 0.9
-        buffers = _running_buffers(method)
-        own = _flat(buffers) - keep * before
-        total = self._fabric.all_reduce(own * keep ** (self.count - 1 - self.rank), reduce_op="sum")
+    def running_statistics(self, method: nn.Module) -> RunningStatistics | None:
+        """What a step changes besides the weights, as it is before the step, if it will have to be merged."""
+        return RunningStatistics(method) if self.count > 1 else None
+
+    def merge_running_statistics(self, before: RunningStatistics | None, n_own: int) -> None:
+        """Give all processes the statistics of one that saw the episodes of all in turn. n_own: episodes of each."""
+        if before is not None:
+            before.merge(n_own, rank=self.rank, count=self.count, sum_over_processes=self._sum)
+
+    def _sum(self, tensor: Tensor) -> Tensor:
+        total = self._fabric.all_reduce(tensor, reduce_op="sum")
         assert isinstance(total, Tensor)
-        merged = keep**self.count * before + total
-        for buffer, part in zip(buffers, merged.split([b.numel() for b in buffers]), strict=True):
-            buffer.copy_(part.view_as(buffer))
-
-
-def _running_buffers(method: nn.Module) -> list[Tensor]:
-    """Running means and variances of batch norm, all of momentum 0.1."""
-    return [b for name, b in method.named_buffers() if name.endswith(("running_mean", "running_var"))]
-
-
-def _flat(tensors: list[Tensor]) -> Tensor:
-    return torch.cat([t.flatten() for t in tensors]) if tensors else torch.zeros(0)
+        return total

@@ -1,11 +1,17 @@
 """Progress bars for long work on a terminal; plain lines elsewhere."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 _bar_is_shown = False
+
+
+def is_first_process() -> bool:
+    """Whether this is the only process or the first of those that torchrun started: the one that talks."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 class Progress:
@@ -16,7 +22,8 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print a line without disturbing the bar."""
-        print(line, flush=True)
+        if is_first_process():
+            print(line, flush=True)
 
 
 class _Bar(Progress):
@@ -34,7 +41,7 @@ class _Bar(Progress):
 def progress(title: str, total: int, *, unit: str = "", done: int = 0) -> Iterator[Progress]:
     """A bar with rate, note and time left, on standard error, if that is a terminal and no other bar is running."""
     global _bar_is_shown
-    if _bar_is_shown or not sys.stderr.isatty():
+    if _bar_is_shown or not is_first_process() or not sys.stderr.isatty():
         yield Progress()
         return
     from rich.console import Console

@@ -1,10 +1,12 @@
 """The folder of a run: resolved settings, log, checkpoints. What exists is never overwritten unasked."""
 
 import json
+import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from remp.atomic import write_atomically
 from remp.config import RunConfig, load_config
 from remp.errors import TrainingError
 
@@ -21,15 +23,15 @@ class RunFolder:
         self._board: Any = None
 
     def refuse_if_used(self) -> None:
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and (not self.path.is_dir() or _visible(self.path)):
             raise TrainingError(
-                f"{self.path} exists and is not empty; continue it with --resume {self.path}, or name another with --out"
+                f"{self.path} exists and is not empty; continue it with --resume {self.path}, or give another --out"
             )
 
     def start(self, config: RunConfig) -> None:
         """Make the folder and write the resolved settings."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(config.yaml(), encoding="utf-8")
+        write_atomically(self.config, config.yaml().encode())
         self.log({"event": "started", "config": config.flat()})
 
     def read_config(self) -> RunConfig:
@@ -40,8 +42,9 @@ class RunFolder:
 
     def log(self, entry: dict[str, Any]) -> None:
         """Append a line to log.jsonl, and numbers to TensorBoard where it is installed."""
-        with self._log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": round(time.time(), 1), **entry}) + "\n")
+        line = json.dumps({"time": round(time.time(), 1), **entry}) + "\n"
+        with self._log.open("a+b") as file:
+            file.write((b"\n" if _ends_within_a_line(file) else b"") + line.encode())
         if entry.get("event") == "validation":
             self._to_tensorboard(entry)
 
@@ -58,3 +61,16 @@ class RunFolder:
                 if isinstance(value, int | float) and name != "episodes":
                     self._board.add_scalar(name, value, entry["episodes"])
             self._board.flush()
+
+
+def _ends_within_a_line(file: BinaryIO) -> bool:
+    """Whether the last write to the file was cut short, by a kill or a full disk."""
+    if file.seek(0, os.SEEK_END) == 0:
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) != b"\n"
+
+
+def _visible(folder: Path) -> bool:
+    """Whether the folder holds anything but what a killed write left behind."""
+    return any(not path.name.startswith(".") for path in folder.iterdir())

@@ -1,0 +1,227 @@
+"""The one training loop. It names no method."""
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.allocator import keep_freed_memory
+from remp.augment import Normalisation
+from remp.averaging import MovingAverage
+from remp.checkpoint import build_method, read_checkpoint, write_checkpoint
+from remp.config import RunConfig, make_config
+from remp.datasets.base import ImageSet
+from remp.episodes import Episodes
+from remp.errors import EpisodeError, Interrupted, TrainingError
+from remp.evaluation import accuracies, draw_episodes
+from remp.interruption import watch_interruptions
+from remp.learning_rate import learning_rate
+from remp.processes import Processes
+from remp.progress import progress
+from remp.run_folder import RunFolder
+from remp.training_episodes import TrainingEpisodes
+from remp.training_state import is_finite, load_state, make_optimiser, state_tensors, weight_tensors
+from remp.training_window import TrainingWindow
+from remp.transform import FeatureTransform
+
+
+class Trainer:
+    """A run: method, optimiser, moving average, and how far they have come."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        train_set: ImageSet,
+        validation_set: ImageSet,
+        folder: RunFolder,
+        processes: Processes,
+    ) -> None:
+        self.config, self.folder, self.processes = config, folder, processes
+        self.train_set, self.validation_set = train_set, validation_set
+        self.normalisation = Normalisation(train_set.mean, train_set.std)
+        self.episodes = TrainingEpisodes(config, train_set, self.normalisation, processes.device)
+        self.validation_episodes = _validation_episodes(config, validation_set)
+        self.method = build_method(config, train_set.image_size, train_set.n_classes)
+        self.optimiser = make_optimiser(
+            self.method,
+            lr=config.learning_rate,
+            momentum=config.momentum,
+            nesterov=config.nesterov,
+            weight_decay=config.weight_decay,
+        )
+        self.wrapped, self.wrapped_optimiser = processes.set_up(self.method, self.optimiser)
+        self.average = MovingAverage(self.method, config.average) if config.average else None
+        self.per_step = config.episodes_per_step or processes.count
+        self.done = 0  # episodes
+        self.best: dict[str, Any] = {}
+        self.history: list[dict[str, Any]] = []
+
+    def run(self) -> Path:
+        """Step until the budget is used up; return the best checkpoint."""
+        keep_freed_memory()
+        title = f"training {self.config.method}"
+        with (
+            watch_interruptions() as interruption,
+            progress(title, self.config.episodes, unit="episodes", done=self.done) as bar,
+        ):
+            window = TrainingWindow()
+            while self.done < self.config.episodes:
+                before = self.done
+                terms = self._step(window)
+                bar.advance(self.done - before, note=f"loss {sum(terms.values()):.3f}")
+                if self._is_due(before, self.config.validate_every):
+                    bar.say(self._validate(window))
+                    window = TrainingWindow()
+                stop = self.processes.any(bool(interruption))
+                if stop or self._is_due(before, self.config.checkpoint_every):
+                    self._save(self.folder.last, state_tensors(self.method, self.optimiser, self.average))
+                if stop and self.done < self.config.episodes:
+                    raise Interrupted(
+                        f"interrupted after {self.done} of {self.config.episodes} episodes; all is saved. "
+                        f"Continue with: remp train --resume {self.folder.path}"
+                    )
+        return self.folder.best
+
+    def restore(self) -> None:
+        """Take up the state of the last checkpoint."""
+        tensors, info = read_checkpoint(self.folder.last)
+        self._check_same_run(info)
+        load_state(tensors, self.method, self.optimiser, self.average)
+        self.done, self.best, self.history = info["done"], info["best"], info["history"]
+
+    def measure(self, n_steps: int) -> float:
+        """Seconds an episode, over some steps."""
+        started = time.perf_counter()
+        for _ in range(n_steps):
+            self._step(TrainingWindow())
+        return (time.perf_counter() - started) / (n_steps * self.per_step)
+
+    def _is_due(self, before: int, every: int) -> bool:
+        """Whether the last step reached a multiple of `every` episodes, or the end."""
+        return self.done >= self.config.episodes or before // every != self.done // every
+
+    def _step(self, window: TrainingWindow) -> dict[str, float]:
+        """One step: the gradients of `per_step` episodes, shared among the processes."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(self.config, self.done) * group["factor"]
+        n_own = self.per_step // self.processes.count
+        first = self.done + n_own * self.processes.rank
+        statistics = self.processes.running_statistics(self.method)
+        terms = self._gradients(range(first, first + n_own), window)
+        self._check_finite(terms)
+        self.wrapped_optimiser.step()
+        self.wrapped_optimiser.zero_grad(set_to_none=True)
+        self.processes.merge_running_statistics(statistics, n_own)
+        if self.average:
+            self.average.update(self.done)
+        self.done = min(self.done + self.per_step, self.config.episodes)
+        window.add(terms, self.per_step)
+        return terms
+
+    def _gradients(self, numbers: range, window: TrainingWindow) -> dict[str, float]:
+        """Accumulate the gradients of the episodes of these numbers; return the loss terms, averaged over processes."""
+        terms: dict[str, float] = {}
+        for number in numbers:
+            started = time.perf_counter()
+            episodes = self.episodes[number]
+            window.data_seconds += time.perf_counter() - started
+            with self.processes.no_sync(self.wrapped) if number != numbers[-1] else nullcontext():
+                loss_terms = self.wrapped.loss(episodes, self.done / self.config.episodes)
+                self.processes.backward(torch.stack(list(loss_terms.values())).sum() / len(numbers))
+            for name, value in loss_terms.items():
+                terms[name] = terms.get(name, 0.0) + float(value.detach()) / len(numbers)
+        return dict(zip(terms, self.processes.mean(list(terms.values())), strict=True))
+
+    def _validate(self, window: TrainingWindow) -> str:
+        """Score validation episodes with the averaged weights, keep the best so far, and say how it goes."""
+        with self.average.applied() if self.average else nullcontext():
+            accuracy = self._validation_accuracy()
+            entry = {"episodes": self.done, "validation_accuracy": round(accuracy, 5), **window.summary()}
+            entry["learning_rate"] = learning_rate(self.config, max(self.done - 1, 0))
+            self.history.append(entry)
+            if self.processes.rank == 0:
+                self.folder.log({"event": "validation", **entry})
+            if accuracy > self.best.get("validation_accuracy", -1.0):
+                self.best = {"episodes": self.done, "validation_accuracy": round(accuracy, 5)}
+                self._save(self.folder.best, weight_tensors(self.method))
+        self.processes.barrier()
+        losses = "  ".join(f"{name[5:]} {value:.3f}" for name, value in entry.items() if name.startswith("loss_"))
+        return (
+            f"{self.done:>7} episodes   loss: {losses}   validation {100 * accuracy:.2f} % "
+            f"(best {100 * self.best['validation_accuracy']:.2f} %)   {entry['episodes_per_second']:.1f} episodes/s"
+        )
+
+    def _validation_accuracy(self) -> float:
+        transform = FeatureTransform.parse(self.config.transform)
+        each = accuracies(self.method, self.validation_set, self.normalisation, self.validation_episodes, transform)
+        return float(each.mean())
+
+    def _save(self, path: Path, tensors: dict[str, Tensor]) -> None:
+        """Write a checkpoint, in the first process, unless the weights are ruined."""
+        if not is_finite(self.method):
+            raise self._not_finite("the weights are")
+        if self.processes.rank != 0:
+            return
+        try:
+            write_checkpoint(path, tensors, self._info())
+        except OSError as error:
+            kept = f"the one before is intact: {path}" if path.exists() else "there is none before it"
+            raise TrainingError(
+                f"the checkpoint after {self.done} episodes could not be written ({error.strerror or error}); {kept}. "
+                f"Make room, then continue with: remp train --resume {self.folder.path}"
+            ) from error
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "config": self.config.flat(),
+            "n_classes": self.train_set.n_classes,
+            "image_size": list(self.train_set.image_size),
+            "mean": list(self.normalisation.mean),
+            "std": list(self.normalisation.std),
+            "train_fingerprint": self.train_set.fingerprint,
+            "torch": torch.__version__,
+            "done": self.done,
+            "best": self.best,
+            "history": self.history,
+        }
+
+    def _check_same_run(self, info: dict[str, Any]) -> None:
+        """The checkpoint must be of these settings and these images."""
+        saved, now = make_config(info["config"]).flat(), self.config.flat()
+        if changed := [name for name in {**saved, **now} if saved.get(name) != now.get(name)]:
+            raise TrainingError(
+                f"{self.folder.config} was changed after the run began, in {', '.join(changed)}: put it back, or start "
+                "another run with --out"
+            )
+        if info["train_fingerprint"] != self.train_set.fingerprint:
+            raise TrainingError(
+                f"{self.folder.path} was trained on other images than {self.train_set.name!r} holds now "
+                f"({info['train_fingerprint'][:12]} against {self.train_set.fingerprint[:12]}): "
+                "prepare the same data again"
+            )
+
+    def _check_finite(self, terms: dict[str, float]) -> None:
+        if not all(np.isfinite(value) for value in terms.values()):
+            shown = ", ".join(f"{name} {value}" for name, value in terms.items())
+            raise self._not_finite(f"the loss ({shown}) is")
+
+    def _not_finite(self, what: str) -> TrainingError:
+        saved = self.folder.last if self.folder.last.exists() else "none yet"
+        return TrainingError(
+            f"{what} not finite at episode {self.done}. Last good checkpoint: {saved}. "
+            f"Try: --learning-rate {self.config.learning_rate / 10:g}, a smaller scale of the scores, "
+            "or --precision 32-true"
+        )
+
+
+def _validation_episodes(config: RunConfig, images: ImageSet) -> Episodes:
+    try:
+        return draw_episodes(
+            images, config.validation_protocol, n_episodes=config.validation_episodes, seed=config.seed + 1
+        )
+    except EpisodeError as error:
+        raise EpisodeError(f"validation classes: {error}".replace("--n-", "--validation-")) from error

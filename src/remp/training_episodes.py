@@ -1,0 +1,35 @@
+"""The episodes of a training run: drawn, loaded and augmented by number."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.augment import Normalisation, random_resized_crop
+from remp.config import RunConfig
+from remp.datasets.base import ImageSet
+from remp.episodes import Episodes, EpisodeSampler
+
+
+class TrainingEpisodes:
+    """Episode number i of a run; its random numbers depend on nothing but the run's seed and i."""
+
+    def __init__(self, config: RunConfig, images: ImageSet, normalisation: Normalisation, device: torch.device) -> None:
+        self._config, self._images, self._normalisation, self._device = config, images, normalisation, device
+        self._sampler = EpisodeSampler(
+            images.labels, config.train_protocol, seed=config.seed, class_names=images.class_names
+        )
+
+    def __getitem__(self, number: int) -> Episodes:
+        """A batch of one episode of normalised images, cropped and mirrored at random. Seeds torch, for dropout."""
+        self._sampler.position = number
+        seed = int(np.random.SeedSequence([self._config.seed, number]).generate_state(1, np.uint64)[0] >> 1)
+        torch.manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed)
+
+        def load(ids: Tensor) -> Tensor:
+            pixels = torch.from_numpy(self._images.images[ids.numpy()]).to(self._device)
+            return random_resized_crop(
+                self._normalisation(pixels), area=self._config.crop_area, generator=generator, flip=self._config.flip
+            )
+
+        return self._sampler.sample(1).map(load).to(self._device)
