@@ -99,10 +99,10 @@ class _Array(np.ndarray):
     """An array that takes over a pickled state only after looking at it."""
 
     def __setstate__(self, state: Any) -> None:
-        _, shape, dtype, is_fortran, data = state
-        data = _plain_bytes(data)
-        _check_size(shape, dtype.real(), data)
-        super().__setstate__((1, shape, dtype.real(), bool(is_fortran), data))  # type: ignore[arg-type]
+        _, shape, stand_in, is_fortran, data = state
+        dtype, content = stand_in.real(), _plain_bytes(data)
+        _check_size(shape, dtype, content)
+        super().__setstate__((1, shape, dtype, bool(is_fortran), content))  # type: ignore[arg-type]
 
 
 def _check_size(shape: tuple[int, ...], dtype: np.dtype, data: bytes) -> None:
