@@ -1,6 +1,7 @@
 """CIFAR-FS and FC100 hold the images of the archive they were read from, class by class."""
 
 import pickle
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -33,8 +34,6 @@ def test_each_class_has_its_rows_the_training_file_first(tmp_path: Path, protoco
 
 
 def test_an_unpacked_archive_gives_the_same_fingerprint(tmp_path: Path) -> None:
-    import tarfile
-
     write_cifar(tmp_path / "c.tar.gz")
     with tarfile.open(tmp_path / "c.tar.gz") as archive:
         archive.extractall(tmp_path / "unpacked")
@@ -80,7 +79,7 @@ def test_wrong_counts_name_the_class(tmp_path: Path) -> None:
     members = r2d2_members()
     del members["cifar100/data/dog/dog_3.png"]
     write_zip(tmp_path / "r.zip", members)
-    with pytest.raises(DataError, match="class 'dog' .* has 3 images, needed 4"):
+    with pytest.raises(DataError, match=r"class 'dog' .* has 3 images, needed 4"):
         prepare("cifar-fs", tmp_path / "r.zip")
 
 
@@ -95,7 +94,7 @@ def test_a_member_with_another_content_is_told(tmp_path: Path, content: object) 
     write_cifar(tmp_path / "c.tar.gz")
     blob = pickle.dumps(content)
     write_cifar(tmp_path / "c.tar.gz", members={"cifar-100-python/train": blob})
-    with pytest.raises(DataError, match="holds a list|not laid out"):
+    with pytest.raises(DataError, match=r"holds a list|not laid out"):
         prepare("cifar-fs", tmp_path / "c.tar.gz")
 
 

@@ -50,7 +50,7 @@ def test_images_of_another_size_are_scaled(tmp_path: Path) -> None:
 def test_a_missing_image_names_its_class(tmp_path: Path) -> None:
     write_mini_images(tmp_path / "raw")
     (tmp_path / "raw/images/dog1.png").unlink()
-    with pytest.raises(DataError, match="class 'dog' of .*images has 1 images, needed 2"):
+    with pytest.raises(DataError, match=r"class 'dog' of .*images has 1 images, needed 2"):
         prepare("mini-imagenet", tmp_path / "raw")
 
 
