@@ -2,61 +2,31 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from remp.errors import ConfigError
-from remp.similarity import in_safe_range, to_double, to_dtype, unit
-
-Repulsion = Literal["negative", "zero", "none"]
-RowNorm = Literal["absolute", "signed"]
-Metric = Literal["euclidean", "cosine"]
+from remp.rectification_layer import (
+    SMALLEST_SUM,
+    QuerySums,
+    Rectification,
+    State,
+    attention_weights,
+    full_attention,
+    one_hot_rows,
+    query_sums,
+    scores,
+    start,
+)
+from remp.similarity import in_safe_range, to_double, to_dtype
 
 # Input beyond the first, or that the layers would carry beyond the second, is computed in float64.
 _LARGE, _LARGE_AT_THE_END = 1e9, 1e15
 # Layers that enlarge features by more powers of ten would leave even float64.
 _MOST_DECADES = 50
-# Row sums are kept at least this far from zero: signed sums can vanish, and 0 < K + ΣP otherwise.
-_SMALLEST_SUM = 1e-3
 _NO_QUERIES = "there are no queries to rectify with: give at least one"
-
-
-@dataclass(frozen=True)
-class Rectification:
-    """The switches of `rectify`. The defaults are the reading of the paper that METHODS calls recommended.
-
-    layers: L. repulsion: what an attention below β becomes: "negative" -min(P), "zero" 0, "none" leaves it.
-    row_norm: rows of the attention are divided by the sum of "absolute" or "signed" values.
-    similarity and scale: κ of the attention, times `scale`.
-    residual: C ← h(AZ) + C and Z ← h(Z) + Z (the paper); without it C ← AZ, and Z stays.
-    threshold: β_l = threshold / (N (L - l)). step: share of the way from C to its update (1 in the paper).
-    """
-
-    layers: int = 10
-    repulsion: Repulsion = "negative"
-    row_norm: RowNorm = "absolute"
-    similarity: Metric = "euclidean"
-    scale: float = 1.0
-    residual: bool = True
-    threshold: float = 1.5
-    step: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_choice("repulsion", self.repulsion, Repulsion)
-        check_choice("row_norm", self.row_norm, RowNorm)
-        check_choice("similarity", self.similarity, Metric)
-        if self.layers < 0:
-            raise ConfigError(f"layers is {self.layers}; needed 0 (no rectification) or more")
-        if not 0 < self.scale <= 1e30:
-            raise ConfigError(f"scale is {self.scale}; needed a number above 0, at most 1e30")
-        if not 0 < self.step <= 1:
-            raise ConfigError(f"step is {self.step}; needed a share of the way, above 0 and at most 1")
-
-    def beta(self, layer: int, n_way: int) -> float:
-        return self.threshold / (n_way * (self.layers - layer))
 
 
 @dataclass(frozen=True)
@@ -75,7 +45,7 @@ class Rectified:
 def class_means(support: Tensor, support_labels: Tensor, n_way: int) -> Tensor:
     """Mean of the support of each class, Eq. 4: (E, S, d), (E, S) -> (E, N, d). A class without support gets zeros."""
     (items,) = in_safe_range(support)
-    one_hot = _one_hot(support_labels, n_way, items.dtype)  # (E, N, S)
+    one_hot = one_hot_rows(support_labels, n_way, items.dtype)  # (E, N, S)
     return to_dtype(one_hot @ items / one_hot.sum(-1, keepdim=True).clamp(min=1), support.dtype)
 
 
@@ -99,15 +69,15 @@ def rectify(
     if query.shape[1] == 0:
         raise ValueError(_NO_QUERIES)
     support, query = in_safe_range(support, query, large=_largest_safe(settings, projection, n_items))
-    state = _start(support, support_labels, n_way, settings, projection)
+    state = start(support, support_labels, n_way, settings, projection)
     attention = []
     for layer in range(settings.layers):
         beta = settings.beta(layer, n_way)
         queries = state.propagated(query)
-        weights = _attention(state, queries)  # (E, N, Q)
-        sums = _query_sums(weights, queries, beta, settings)
+        weights = attention_weights(state, queries)  # (E, N, Q)
+        sums = query_sums(weights, queries, beta, settings)
         if keep_attention:
-            attention.append(_full_attention(state, weights, sums, beta).to(dtype))
+            attention.append(full_attention(state, weights, sums, beta).to(dtype))
         state = state.next(sums)
     queries = state.propagated(query)
     return Rectified(
@@ -126,7 +96,7 @@ def rectify_chunked(
     settings: Rectification,
     *,
     projection: Tensor | None = None,
-    reduce: Callable[["QuerySums"], "QuerySums"] = lambda sums: sums,
+    reduce: Callable[[QuerySums], QuerySums] = lambda sums: sums,
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """The same result for any number of queries, in memory for one chunk of them.
 
@@ -135,7 +105,7 @@ def rectify_chunked(
     (E, q, d) to their logits (E, q, N). Sums are made in float64: they may be over millions, and of any size.
     """
     _largest_safe(settings, projection, n_items=10**9)
-    state = _start(to_double(support), support_labels, n_way, settings, projection)
+    state = start(to_double(support), support_labels, n_way, settings, projection)
     for layer in range(settings.layers):
         beta = settings.beta(layer, n_way)
         state = state.next(reduce(_sum_chunks(_chunk_sums(state, chunks(), beta))))
@@ -147,122 +117,10 @@ def rectify_chunked(
     return to_dtype(final.prototypes, support.dtype), logits
 
 
-def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor:
-    """scale · κ: (E, N, d), (E, n, d) -> (E, N, n), up to a term that is the same for all prototypes of an item.
-
-    A softmax over prototypes does not see that term, so ‖z‖² of the squared distance is left out.
-    """
-    if settings.similarity == "cosine":
-        return settings.scale * unit(prototypes) @ unit(items).transpose(-1, -2)
-    half_squares = prototypes.square().sum(-1, keepdim=True) / 2  # (E, N, 1)
-    return 2 * settings.scale * (prototypes @ items.transpose(-1, -2) - half_squares)
-
-
-@dataclass(frozen=True)
-class QuerySums:
-    """All that a layer needs to know of the queries; sums over disjoint sets of queries add up.
-
-    near: Σ P z over P ≥ β, (E, N, d). near_weight: Σ P over P ≥ β, (E, N, 1). far: Σ z over P < β, (E, N, d).
-    far_count: #{P < β}, (E, N, 1). smallest: min P of the episode, (E, 1, 1).
-    """
-
-    near: Tensor
-    near_weight: Tensor
-    far: Tensor
-    far_count: Tensor
-    smallest: Tensor
-
-    def __add__(self, other: "QuerySums") -> "QuerySums":
-        return QuerySums(
-            self.near + other.near,
-            self.near_weight + other.near_weight,
-            self.far + other.far,
-            self.far_count + other.far_count,
-            torch.minimum(self.smallest, other.smallest),
-        )
-
-
-@dataclass(frozen=True)
-class _State:
-    """Prototypes and the space they live in after some layers."""
-
-    settings: Rectification
-    prototypes: Tensor  # (E, N, d)
-    support_sums: Tensor  # (E, N, d), in the current space
-    support_counts: Tensor  # (E, N, 1)
-    one_hot: Tensor  # (E, N, S)
-    projection: Tensor | None  # H, None for the identity
-    scale: float = 1.0  # the space so far, for h = identity: Z = scale · Z_0
-    power: Tensor | None = None  # the space so far, for a learned h: Z = Z_0 (I + Hᵀ)^l
-
-    def propagated(self, items: Tensor) -> Tensor:
-        """Items of the input space (E, n, d) in the current space."""
-        if self.power is not None:
-            return items @ self.power
-        return items if self.scale == 1.0 else items * self.scale
-
-    def next(self, sums: QuerySums) -> "_State":
-        """The state one layer on."""
-        settings = self.settings
-        numerator, denominator = self.support_sums + sums.near, self.support_counts + sums.near_weight
-        if settings.repulsion == "negative":
-            sign = 1.0 if settings.row_norm == "absolute" else -1.0
-            numerator = numerator - sums.smallest * sums.far
-            denominator = denominator + sign * sums.smallest * sums.far_count
-        target = numerator / _away_from_zero(denominator)  # (E, N, d): A Z
-        if not settings.residual:
-            return replace(self, prototypes=torch.lerp(self.prototypes, target, settings.step))
-        if self.projection is None:
-            prototypes = self.prototypes + settings.step * target + (1 - settings.step) * self.prototypes
-            return replace(self, prototypes=prototypes, support_sums=2 * self.support_sums, scale=2 * self.scale)
-        matrix = self.projection.transpose(-1, -2)
-        prototypes = self.prototypes + torch.lerp(self.prototypes, target, settings.step) @ matrix
-        step = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device) + matrix
-        return replace(
-            self,
-            prototypes=prototypes,
-            support_sums=self.support_sums @ step,
-            power=step if self.power is None else self.power @ step,
-        )
-
-
-def _start(
-    support: Tensor, support_labels: Tensor, n_way: int, settings: Rectification, projection: Tensor | None
-) -> _State:
-    one_hot = _one_hot(support_labels, n_way, support.dtype)
-    sums, counts = one_hot @ support, one_hot.sum(-1, keepdim=True)
-    projection = None if projection is None else projection.to(support.dtype)
-    return _State(settings, sums / counts.clamp(min=1), sums, counts, one_hot, projection)
-
-
-def _attention(state: _State, queries: Tensor) -> Tensor:
-    """Softmax over the prototypes for each query (E, N, Q): a column sums to 1."""
-    return torch.softmax(scores(state.prototypes, queries, state.settings), dim=-2)
-
-
-def _query_sums(weights: Tensor, queries: Tensor, beta: float, settings: Rectification) -> QuerySums:
-    """weights: (E, N, Q); queries: (E, Q, d)."""
-    smallest = weights.detach().amin(dim=(-2, -1), keepdim=True)
-    if settings.repulsion == "none":
-        near, zero = weights, torch.zeros_like(smallest)
-        return QuerySums(near @ queries, near.sum(-1, keepdim=True), zero, zero, smallest)
-    is_near = weights >= beta
-    near = torch.where(is_near, weights, 0.0)
-    far = (~is_near).to(weights.dtype)
-    needs_far = settings.repulsion == "negative"
-    return QuerySums(
-        near=near @ queries,
-        near_weight=near.sum(-1, keepdim=True),
-        far=far @ queries if needs_far else torch.zeros_like(smallest),
-        far_count=far.sum(-1, keepdim=True),
-        smallest=smallest,
-    )
-
-
-def _chunk_sums(state: _State, chunks: Iterable[Tensor], beta: float) -> Iterator[QuerySums]:
+def _chunk_sums(state: State, chunks: Iterable[Tensor], beta: float) -> Iterator[QuerySums]:
     for chunk in chunks:
         queries = state.propagated(to_double(chunk))
-        yield _query_sums(_attention(state, queries), queries, beta, state.settings)
+        yield query_sums(attention_weights(state, queries), queries, beta, state.settings)
 
 
 def _sum_chunks(parts: Iterable[QuerySums]) -> QuerySums:
@@ -274,29 +132,7 @@ def _sum_chunks(parts: Iterable[QuerySums]) -> QuerySums:
     return total
 
 
-def _full_attention(state: _State, weights: Tensor, sums: QuerySums, beta: float) -> Tensor:
-    """The matrix A of the paper, (E, N, S + Q): support one-hot, queries masked, rows normalised."""
-    settings = state.settings
-    if settings.repulsion != "none":
-        masked = -sums.smallest if settings.repulsion == "negative" else torch.zeros_like(sums.smallest)
-        weights = torch.where(weights >= beta, weights, masked)
-    rows = torch.cat([state.one_hot, weights], dim=-1)
-    total = (rows.abs() if settings.row_norm == "absolute" else rows).sum(-1, keepdim=True)
-    return rows / _away_from_zero(total)
-
-
-def _one_hot(labels: Tensor, n_way: int, dtype: torch.dtype) -> Tensor:
-    """(E, S) -> (E, N, S)"""
-    ways = torch.arange(n_way, device=labels.device)
-    return (labels.unsqueeze(-2) == ways.unsqueeze(-1)).to(dtype)
-
-
-def _away_from_zero(x: Tensor) -> Tensor:
-    """A signed row sum can vanish; keep its sign and at least a small size."""
-    return torch.where(x.abs() < _SMALLEST_SUM, torch.where(x < 0, -_SMALLEST_SUM, _SMALLEST_SUM).to(x.dtype), x)
-
-
-def _logits(state: _State, queries: Tensor, dtype: torch.dtype) -> Tensor:
+def _logits(state: State, queries: Tensor, dtype: torch.dtype) -> Tensor:
     """Logits (E, Q, N) of queries in the current space; those of a query that leave the dtype start from its best."""
     logits = scores(state.prototypes, queries, state.settings).transpose(-1, -2)
     if logits.dtype == dtype:
@@ -308,7 +144,7 @@ def _logits(state: _State, queries: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _largest_safe(settings: Rectification, projection: Tensor | None, n_items: int) -> float:
     """The largest feature for which float32 holds everything that `settings.layers` layers make of it."""
-    growth = 1.0 if settings.row_norm == "absolute" else n_items / _SMALLEST_SUM
+    growth = 1.0 if settings.row_norm == "absolute" else n_items / SMALLEST_SUM
     if settings.residual:
         # Entries of x Hᵀ are at most ‖H‖_∞ times the largest of x.
         norm = 1.0 if projection is None else float(projection.detach().abs().sum(-1).amax())
@@ -320,9 +156,3 @@ def _largest_safe(settings: Rectification, projection: Tensor | None, n_items: i
             )
         growth *= 10**decades
     return min(_LARGE, _LARGE_AT_THE_END / growth / max(settings.scale, 1.0) ** 0.5)
-
-
-def check_choice(name: str, value: str, choices: Any) -> None:
-    """Raise a ConfigError unless `value` is one of the strings of the Literal `choices`."""
-    if value not in get_args(choices):
-        raise ConfigError(f"{name} is {value!r}; choose from: {', '.join(get_args(choices))}")

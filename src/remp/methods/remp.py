@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy
-from remp.rectification import Metric, Rectification, Rectified, Repulsion, RowNorm, check_choice, rectify
+from remp.rectification import Rectified, rectify
+from remp.rectification_layer import Metric, Rectification, Repulsion, RowNorm, check_choice
 from remp.similarity import SIMILARITIES, unit
 
 Schedule = Literal["cooperative", "global-then-local", "local", "global"]
