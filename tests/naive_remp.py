@@ -1,0 +1,60 @@
+"""The paper's equations, one vector at a time: what the fast code is compared with."""
+
+import math
+
+import numpy as np
+
+
+def naive_kappa(c, z, settings) -> float:
+    if settings.similarity == "cosine":
+        lengths = math.sqrt((c * c).sum()) * math.sqrt((z * z).sum())
+        return settings.scale * float(c @ z) / lengths if lengths else 0.0
+    return -settings.scale * float(((c - z) ** 2).sum())
+
+
+def naive_softmax(scores: list[float]) -> list[float]:
+    exponentials = [math.exp(score - max(scores)) for score in scores]
+    return [value / sum(exponentials) for value in exponentials]
+
+
+def naive_prototypes(support, labels, n_way) -> np.ndarray:
+    """Eq. 4."""
+    return np.array(
+        [np.mean([z for z, y in zip(support, labels, strict=True) if y == n], axis=0) for n in range(n_way)]
+    )
+
+
+def naive_attention(prototypes, labels, query, beta, settings) -> np.ndarray:
+    """Eqs. 8-10 and the mask of the repulsive attention: A = [A^S, A^Q], rows re-normalised."""
+    n_way = len(prototypes)
+    on_query = np.array([naive_softmax([naive_kappa(c, z, settings) for c in prototypes]) for z in query]).T
+    smallest = on_query.min()
+    rows = []
+    for n in range(n_way):
+        row = [1.0 if y == n else 0.0 for y in labels]
+        for value in on_query[n]:
+            is_masked = settings.repulsion != "none" and value < beta
+            row.append((-smallest if settings.repulsion == "negative" else 0.0) if is_masked else value)
+        total = sum(abs(value) for value in row) if settings.row_norm == "absolute" else sum(row)
+        rows.append([value / total for value in row])
+    return np.array(rows)
+
+
+def naive_rectify(support, labels, query, n_way, settings, h):
+    """Eqs. 7-11, layer by layer: prototypes, propagated queries, each layer's attention."""
+    prototypes, z = naive_prototypes(support, labels, n_way), np.concatenate([support, query])
+    attentions = []
+    for layer in range(settings.layers):
+        beta = settings.threshold / (n_way * (settings.layers - layer))
+        attention = naive_attention(prototypes, labels, z[len(support) :], beta, settings)
+        target = attention @ z
+        attentions.append(attention)
+        moved = settings.step * target + (1 - settings.step) * prototypes
+        prototypes = np.array([h @ c for c in moved]) + prototypes if settings.residual else moved
+        z = np.array([h @ x for x in z]) + z if settings.residual else z
+    return prototypes, z[len(support) :], attentions
+
+
+def naive_probabilities(prototypes, query, settings) -> np.ndarray:
+    """Eq. 3."""
+    return np.array([naive_softmax([naive_kappa(c, z, settings) for c in prototypes]) for z in query])
