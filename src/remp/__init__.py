@@ -1,5 +1,95 @@
-"""remp: few-shot image classification by rectified metric propagation."""
+"""remp: few-shot image classification by rectified metric propagation.
 
+path = remp.train({"data": "glyphs"}, budget="2min")
+result = remp.evaluate(remp.load(path), remp.open_set("glyphs", "test"), remp.Protocol(n_way=5, n_shot=1))
+print(result.card())
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from remp.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    EpisodeError,
+    Interrupted,
+    RempError,
+    TrainingError,
+)
 from remp.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from remp.backbones import BACKBONES as BACKBONES
+    from remp.checkpoint import Trained as Trained
+    from remp.datasets import DATASETS as DATASETS
+    from remp.datasets import ImageSet as ImageSet
+    from remp.datasets import open_set as open_set
+    from remp.datasets import prepare as prepare
+    from remp.episode_files import load_episodes as load_episodes
+    from remp.episode_files import save_episodes as save_episodes
+    from remp.episodes import Episodes as Episodes
+    from remp.episodes import EpisodeSampler as EpisodeSampler
+    from remp.episodes import Protocol as Protocol
+    from remp.evaluation import evaluate as evaluate
+    from remp.methods import METHODS as METHODS
+    from remp.methods import Method as Method
+    from remp.models import load as load
+    from remp.rectification import Rectification as Rectification
+    from remp.rectification import rectify as rectify
+    from remp.result import Result as Result
+    from remp.statistics import mean_interval as mean_interval
+    from remp.statistics import paired_difference as paired_difference
+    from remp.training import resume as resume
+    from remp.training import train as train
+
+# Where each name lives; it is imported when it is first used, so that `import remp` stays quick.
+_HOMES = {
+    "BACKBONES": "remp.backbones",
+    "DATASETS": "remp.datasets",
+    "EpisodeSampler": "remp.episodes",
+    "Episodes": "remp.episodes",
+    "ImageSet": "remp.datasets",
+    "METHODS": "remp.methods",
+    "Method": "remp.methods",
+    "Protocol": "remp.episodes",
+    "Rectification": "remp.rectification",
+    "Result": "remp.result",
+    "Trained": "remp.checkpoint",
+    "evaluate": "remp.evaluation",
+    "load": "remp.models",
+    "load_episodes": "remp.episode_files",
+    "mean_interval": "remp.statistics",
+    "open_set": "remp.datasets",
+    "paired_difference": "remp.statistics",
+    "prepare": "remp.datasets",
+    "rectify": "remp.rectification",
+    "resume": "remp.training",
+    "save_episodes": "remp.episode_files",
+    "train": "remp.training",
+}
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "EpisodeError",
+    "Interrupted",
+    "RempError",
+    "TrainingError",
+    "__version__",
+    *_HOMES,
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'remp' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
