@@ -34,7 +34,9 @@ class FeatureTransform:
         parts = [] if text in ("", "none") else text.split("+")
         unknown = [part for part in parts if part not in PARTS]
         if unknown:
-            raise ConfigError(f"transform {text!r}: unknown part {unknown[0]!r}; parts are {'+'.join(PARTS)}, or none, all")
+            raise ConfigError(
+                f"transform {text!r}: unknown part {unknown[0]!r}; parts are {'+'.join(PARTS)}, or none, all"
+            )
         return cls(**{part: True for part in parts})
 
     def __str__(self) -> str:
