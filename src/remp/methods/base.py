@@ -16,11 +16,13 @@ class Method(nn.Module):
     the other queries of its episode, `assumes_balance` that it takes the classes of the queries to be equally frequent.
 
     backbone: None for use on ready-made features. n_classes: number of training classes, for a global classifier.
-    feature_shape: shape of what `embed` returns for one image.
+    feature_shape: shape of what `embed` returns for one image. base_mean: (dim,) mean feature of the training classes,
+    set by whoever knows it; a method that centres on it does without where it is None.
     """
 
     transductive: ClassVar[bool] = False
     assumes_balance: ClassVar[bool] = False
+    frozen: ClassVar[bool] = False  # works on any ready-made features, without training
     uses_maps: ClassVar[bool] = False  # features are the backbone's maps (width, h, w) rather than vectors
 
     def __init__(
@@ -30,6 +32,7 @@ class Method(nn.Module):
         self.backbone = backbone
         self.n_classes = n_classes
         self.feature_shape = feature_shape
+        self.base_mean: Tensor | None = None
 
     def embed(self, images: Tensor) -> Tensor:
         """Normalised images (n, channels, height, width) -> features (n, …)."""

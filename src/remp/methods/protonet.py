@@ -1,5 +1,7 @@
 """Prototypical Networks."""
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from remp.episodes import Episodes
@@ -14,6 +16,8 @@ class ProtoNet(Method):
     A class is the mean of the features of its labelled images, its prototype. A query belongs to the nearest
     prototype by squared Euclidean distance.
     """
+
+    frozen: ClassVar[bool] = True
 
     def logits(self, episodes: Episodes) -> Tensor:
         prototypes = class_means(episodes.support, episodes.support_labels, episodes.n_way)

@@ -38,6 +38,7 @@ class ReMP(Method):
     """
 
     transductive: ClassVar[bool] = True
+    frozen: ClassVar[bool] = True
 
     def __init__(
         self,
