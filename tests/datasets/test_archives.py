@@ -1,7 +1,9 @@
 """Archives are read as they are, and refused where they are not what they should be."""
 
 import io
+import stat
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,15 @@ def test_links_and_devices_in_a_tar_are_refused(tmp_path: Path, kind: bytes) -> 
         archive.addfile(member, io.BytesIO())
     with pytest.raises(DataError, match="link or a device"):
         open_members(tmp_path / "x.tar")
+
+
+def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        member = zipfile.ZipInfo("link")
+        member.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(member, "/etc/passwd")
+    with pytest.raises(DataError, match="link or a device"):
+        open_members(tmp_path / "x.zip")
 
 
 @pytest.mark.parametrize("source", ["tar", "zip"], indirect=True)

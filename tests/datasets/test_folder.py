@@ -82,6 +82,13 @@ def test_a_picture_outside_every_class_is_named(tmp_path: Path) -> None:
         prepare("folder", tmp_path / "raw")
 
 
+@pytest.mark.parametrize("names", [["one"], ["train"]])
+def test_a_single_class_is_too_few(tmp_path: Path, names: list[str]) -> None:
+    write_tree(tmp_path / "raw", names, per_class=1)
+    with pytest.raises(DataError, match="has 1 classes"):
+        prepare("folder", tmp_path / "raw")
+
+
 def test_a_folder_without_pictures_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has no pictures"):
         prepare("folder", tmp_path)

@@ -17,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("remp_home", "four_classes")
 def four_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mini_imagenet, "read_split_list", {"mini-imagenet": SPLIT_OF}.__getitem__)
     monkeypatch.setattr(mini_imagenet, "_IMAGES_PER_CLASS", 2)
-    mini_imagenet._load_cache.cache_clear()
 
 
 def test_images_with_csv_files_are_read_in_the_order_of_the_csv(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Members of a tar, a zip or a folder, read one at a time; nothing is ever unpacked to disk."""
 
+import stat
 import tarfile
 import zipfile
 import zlib
@@ -41,7 +42,7 @@ def open_members(path: Path) -> Members:
 def _damage_is_told(path: Path) -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise DataError(f"{path} is truncated or damaged ({error}): get it again") from error
 
 
@@ -51,6 +52,10 @@ def _check_member(path: Path, name: str, size: int) -> None:
         raise DataError(f"{path} has a member {name!r} that would leave the target folder: refused, do not trust it")
     if size > MEMBER_LIMIT:
         raise DataError(f"{path} has a member {name!r} of {size} bytes, more than {MEMBER_LIMIT}: refused")
+
+
+def _link_error(path: Path, name: str) -> DataError:
+    return DataError(f"{path} has a member {name!r} that is a link or a device: refused, do not trust it")
 
 
 class _FolderMembers:
@@ -72,6 +77,8 @@ class _ZipMembers:
             self._archive = zipfile.ZipFile(path)
         for info in self._archive.infolist():
             _check_member(path, info.filename, info.file_size)
+            if stat.S_ISLNK(info.external_attr >> 16):
+                raise _link_error(path, info.filename)
 
     def names(self) -> list[str]:
         return [info.filename for info in self._archive.infolist() if not info.is_dir()]
@@ -88,7 +95,7 @@ class _TarMembers:
         for member in self._archive:
             _check_member(path, member.name, member.size)
             if not (member.isfile() or member.isdir()):
-                raise DataError(f"{path} has a member {member.name!r} that is a link or a device: refused")
+                raise _link_error(path, member.name)
 
     def names(self) -> list[str]:
         return [member.name for member in self._archive if member.isfile()]

@@ -48,11 +48,15 @@ def _find_pictures(members: Members) -> dict[_Parts, str]:
         raise DataError(
             f"{members.path} has no pictures (jpg, png, webp, ...): needed class/image or train/class/image"
         )
-    while len({parts[0] for parts in pictures}) == 1 and next(iter(pictures))[0] not in SPLITS:
+    while _is_wrapped(pictures):
         pictures = {parts[1:]: name for parts, name in pictures.items()}
-        if () in pictures:
-            break
     return pictures
+
+
+def _is_wrapped(pictures: dict[_Parts, str]) -> bool:
+    """Whether all lies in one folder that is neither a split nor a class."""
+    outermost = {parts[0] for parts in pictures}
+    return len(outermost) == 1 and outermost.isdisjoint(SPLITS) and min(len(parts) for parts in pictures) > 2
 
 
 def _group(pictures: dict[_Parts, str], depth: int, members: Members) -> _Classes:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -61,22 +62,22 @@ def _read_csv(members: Members, split: str) -> list[tuple[str, str]]:
 
 def _read_cache(folder: Path, options: ReadOptions) -> RawSet:
     size = fixed_size(options, (_SIZE,), "mini-imagenet from its cache pickles")
+    load = lru_cache(maxsize=1)(_load_cache)  # classes are asked for split by split: one file, 0.8 GB, is in memory
     splits = {}
     for split, classes in read_split_list("mini-imagenet").items():
         path = folder / f"mini-imagenet-cache-{split}.pkl"
-        indices = _load_cache(path)["class_dict"]
+        indices = load(path)["class_dict"]
         counts = {name: len(indices.get(name, ())) for name in classes}
         check_counts(counts, _IMAGES_PER_CLASS, str(path))
-        splits[split] = {name: RawClass(counts[name], partial(_images_of, path, name)) for name in classes}
+        splits[split] = {name: RawClass(counts[name], partial(_images_of, load, path, name)) for name in classes}
     return RawSet(splits, (size, size, 3), "miniImageNet, cache pickles")
 
 
-def _images_of(path: Path, name: str) -> np.ndarray:
-    cache = _load_cache(path)
+def _images_of(load: Callable[[Path], dict[str, Any]], path: Path, name: str) -> np.ndarray:
+    cache = load(path)
     return cache["image_data"][cache["class_dict"][name]]
 
 
-@lru_cache(maxsize=1)  # classes are asked for split by split: one file, 0.8 GB, is in memory at a time
 def _load_cache(path: Path) -> dict[str, Any]:
     """image_data: uint8 (n, 84, 84, 3); class_dict: class -> its rows."""
     if not path.is_file():
