@@ -2,7 +2,6 @@
 
 import itertools
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,20 @@ FINGERPRINTS = {
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The index of the set, drawn once into a home of its own."""
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The set, drawn once into a home of its own: that home, and the index."""
+    home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REMP_HOME", str(tmp_path_factory.mktemp("home")))
-        yield prepare_glyphs()
+        patch.setenv("REMP_HOME", str(home))
+        return home, prepare_glyphs()
+
+
+@pytest.fixture
+def index(drawn: tuple[Path, dict[str, Any]], own_home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The index of the set, with its home in use."""
+    home, index = drawn
+    monkeypatch.setenv("REMP_HOME", str(home))
+    return index
 
 
 def characters(split: str) -> str:
