@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, chisquare
 
-from remp.episodes import Episodes, EpisodeSampler, Protocol, _dirichlet_proportions
+from remp.draws import dirichlet_proportions
+from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.errors import EpisodeError
 
 FIELDS = ("support", "support_labels", "query", "query_labels", "class_ids")
@@ -159,7 +160,7 @@ def test_dirichlet_ends_where_images_only_just_suffice():
 @pytest.mark.parametrize("concentration", [0.01, 0.5, 2.0, 50.0])
 def test_dirichlet_proportions_have_beta_marginals(concentration):
     uniform = np.random.default_rng(1).uniform(size=(4000, 5))
-    proportions = _dirichlet_proportions(uniform, concentration)
+    proportions = dirichlet_proportions(uniform, concentration)
     np.testing.assert_allclose(proportions.sum(1), 1)
     levels = np.array([0.1, 0.3, 0.5, 0.7])
     # A share of a symmetric Dirichlet over five is Beta(a, 4a).
