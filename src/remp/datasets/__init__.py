@@ -15,5 +15,6 @@ def open_set(name: str, split: str) -> ImageSet:
     """
     dataset = DATASETS.get(name)
     if dataset and dataset.draw and not prepared_folder(name).exists():
-        dataset.draw()
+        # Two processes may get here at once and draw the same images: the last one to finish stays.
+        dataset.draw(name, True)
     return open_prepared(name, split)

@@ -35,7 +35,7 @@ def prepare(
     """
     dataset = find_dataset(name)
     if dataset.read is None:
-        return _draw(name, dataset)
+        return _draw(dataset, _check_name(save_as or name), force)
     target = _check_name(save_as or name)
     check_not_prepared(target, overwrite=force)
     raw = dataset.read(_locate(name, dataset, source, download), options)
@@ -52,11 +52,11 @@ def describe(raw: RawSet) -> str:
     return f"Found {raw.source}: {'; '.join(splits)}; each {' x '.join(str(n) for n in raw.image_size)}"
 
 
-def _draw(name: str, dataset: Dataset) -> dict[str, Any]:
+def _draw(dataset: Dataset, target: str, force: bool) -> dict[str, Any]:
     assert dataset.draw is not None
-    if not prepared_folder(name).exists():
-        dataset.draw()
-    return read_index(name)
+    if force or not prepared_folder(target).exists():
+        dataset.draw(target, force)
+    return read_index(target)
 
 
 def _check_name(name: str) -> str:

@@ -22,14 +22,14 @@ class Dataset:
     description: str
     sources: str
     read: Callable[[Path, ReadOptions], RawSet] | None = None
-    draw: Callable[[], object] | None = None
+    draw: Callable[[str, bool], object] | None = None  # (name to prepare it under, overwrite)
     downloads: tuple[Download, ...] = ()
 
 
-def _draw_glyphs() -> object:
+def _draw_glyphs(name: str, overwrite: bool) -> object:
     from remp.datasets.glyphs import prepare_glyphs  # needs matplotlib's fonts, which `import remp` does not
 
-    return prepare_glyphs()
+    return prepare_glyphs(name, overwrite=overwrite)
 
 
 _CIFAR_100 = Download("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85")
