@@ -139,14 +139,14 @@ class Trainer:
     def _validate(self, window: TrainingWindow) -> str:
         """Score validation episodes with the averaged weights, keep the best so far, and say how it goes."""
         with self.average.applied() if self.average else nullcontext():
-            accuracy = self._validation_accuracy()
-            entry = {"episodes": self.done, "validation_accuracy": round(accuracy, 5), **window.summary()}
+            accuracy = round(self._validation_accuracy(), 5)
+            entry = {"episodes": self.done, "validation_accuracy": accuracy, **window.summary()}
             entry["learning_rate"] = learning_rate(self.config, max(self.done - 1, 0))
             self.history.append(entry)
             if self.processes.rank == 0:
                 self.folder.log({"event": "validation", **entry})
             if accuracy > self.best.get("validation_accuracy", -1.0):
-                self.best = {"episodes": self.done, "validation_accuracy": round(accuracy, 5)}
+                self.best = {"episodes": self.done, "validation_accuracy": accuracy}
                 self._save(self.folder.best, weight_tensors(self.method))
         self.processes.barrier()
         losses = "  ".join(f"{name[5:]} {value:.3f}" for name, value in entry.items() if name.startswith("loss_"))
