@@ -1,0 +1,65 @@
+"""Budgets: minutes or episodes instead of the full length, with milestones in proportion."""
+
+import pytest
+import yaml
+
+from remp import training
+from remp.budget import with_budget
+from remp.config import make_config
+from remp.errors import ConfigError
+from remp.training import train
+
+FULL = make_config({"data": "toy", "episodes": 75_000, "milestones": [25_000, 50_000]})
+
+
+def unmeasured():
+    raise AssertionError("a budget in episodes needs no measuring")
+
+
+@pytest.mark.parametrize("budget", ["15000", 15000, "15000 episodes", " 15000episodes "])
+def test_a_budget_in_episodes_scales_the_milestones(budget):
+    config = with_budget(FULL, budget, unmeasured)
+    assert (config.episodes, config.milestones) == (15_000, (5_000, 10_000))
+
+
+@pytest.mark.parametrize("budget", ["30min", "30 m", "30 minutes", "30.0min"])
+def test_a_budget_in_minutes_becomes_episodes_by_the_measured_speed(budget):
+    # 30 minutes, a tenth kept for validation, at 0.1 s an episode
+    config = with_budget(FULL, budget, lambda: 0.1)
+    assert (config.episodes, config.milestones) == (16_200, (5_400, 10_800))
+
+
+def test_a_budget_above_the_full_length_stretches_the_milestones():
+    assert with_budget(FULL, 150_000, unmeasured).milestones == (50_000, 100_000)
+
+
+@pytest.mark.parametrize("budget", ["0.3", "0.0001min", 1])
+def test_the_smallest_budget_is_one_episode(budget):
+    config = with_budget(FULL, budget, lambda: 60.0)
+    assert (config.episodes, config.milestones) == (1, (1,))
+
+
+@pytest.mark.parametrize("budget", ["soon", "0", "-5", "5h", "", "nan", "1e3"])
+def test_a_budget_that_is_none_is_refused(budget):
+    with pytest.raises(ConfigError, match="give minutes, e.g. 30min, or episodes"):
+        with_budget(FULL, budget, unmeasured)
+
+
+def test_a_run_with_a_budget_in_minutes_is_repeated_by_its_saved_settings(
+    train_tiny, train_images, validation_images, tmp_path, monkeypatch, same_tensors
+):
+    measured = []
+
+    def as_if_slow(*arguments):
+        measured.append(genuine(*arguments))
+        return 60 * 0.9 / 10
+
+    genuine = training._seconds_per_episode
+    monkeypatch.setattr(training, "_seconds_per_episode", as_if_slow)
+    timed = train_tiny("timed", budget="1min")
+    settings = yaml.safe_load((timed / "config.yaml").read_text())
+    sets = {"train_set": train_images, "validation_set": validation_images}
+    train(settings, out=tmp_path / "again", **sets)
+    assert (settings["episodes"], settings["milestones"]) == (10, [5, 8])
+    assert 0 < measured[0] < 60
+    assert same_tensors(timed / "last.safetensors", tmp_path / "again" / "last.safetensors")
