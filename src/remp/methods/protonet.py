@@ -1,6 +1,6 @@
 """Prototypical Networks."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -15,10 +15,17 @@ class ProtoNet(Method):
 
     A class is the mean of the features of its labelled images, its prototype. A query belongs to the nearest
     prototype by squared Euclidean distance.
+
+    scale: factor of the distances, 1 in the paper. A smaller one keeps the softmax from saturating at the start of training
+    on long features; which class is nearest does not depend on it.
     """
 
     frozen: ClassVar[bool] = True
 
+    def __init__(self, *args: Any, scale: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.scale = scale
+
     def logits(self, episodes: Episodes) -> Tensor:
         prototypes = class_means(episodes.support, episodes.support_labels, episodes.n_way)
-        return negative_squared_distance(episodes.query, prototypes)
+        return self.scale * negative_squared_distance(episodes.query, prototypes)
