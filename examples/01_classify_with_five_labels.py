@@ -1,6 +1,6 @@
 """Ten labelled feature vectors, a heap of unlabelled ones, and what rectification adds. No images, no training.
 
-    python examples/01_classify_with_five_labels.py
+python examples/01_classify_with_five_labels.py
 """
 
 import torch

@@ -1,6 +1,6 @@
 """A few-shot method in ten lines: nearest labelled image by cosine, compared with ProtoNet on the same episodes.
 
-    python examples/02_a_method_of_your_own.py
+python examples/02_a_method_of_your_own.py
 """
 
 import numpy as np

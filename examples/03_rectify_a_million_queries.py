@@ -1,6 +1,6 @@
 """Rectification in chunks: the same prototypes as all at once, in memory for one chunk of the queries.
 
-    python examples/03_rectify_a_million_queries.py [--n 20000]
+python examples/03_rectify_a_million_queries.py [--n 20000]
 """
 
 import argparse

@@ -1,0 +1,63 @@
+"""The commands and the code in the README, run as they stand but for the length of the work."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from remp.cli import app
+from remp.datasets.base import write_prepared
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [line.strip() for line in re.findall(r"^    (remp .*)$", README, flags=re.MULTILINE)]
+SHORTER = {"30min": "4", "600": "20"}
+CLASSES, PER_CLASS = 30, 20
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with what the README takes for granted: the repository's configs, and pictures of one's own."""
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    random = np.random.default_rng(0)
+    for number in range(CLASSES):
+        folder = tmp_path / "my_pictures" / f"class {number}"
+        folder.mkdir(parents=True)
+        for i in range(PER_CLASS):
+            Image.fromarray(random.integers(0, 255, (20, 24, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_commands_for_own_pictures_run_one_after_the_other(workplace: Path) -> None:
+    assert any(command.startswith("remp train") for command in COMMANDS)
+    for command in COMMANDS:
+        arguments = [SHORTER.get(word, word) for word in shlex.split(command, comments=True)[1:]]
+        answer = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert answer.exit_code == 0, f"{command}\n{answer.output}"
+
+
+def test_the_python_code_runs(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    images = np.random.default_rng(0).integers(0, 255, (20, 16, 32, 32, 3), dtype=np.uint8)
+    classes = {str(i): (lambda i=i: images[i]) for i in range(20)}
+    write_prepared("cifar-fs", {"test": classes}, image_size=(32, 32, 3), counts={"test": [16] * 20}, source="noise")
+    exec(compile(code, "README.md", "exec"), {})
+    assert "5-way, 1-shot" in capsys.readouterr().out
+
+
+def test_every_file_the_readme_links_to_exists() -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if not link.startswith("http")]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"^    make (\w+)", README, flags=re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
