@@ -78,6 +78,7 @@ class PlainImages(torch.utils.data.Dataset):
 
     def __init__(self, data: str, area: tuple[float, float]) -> None:
         self.images, self.area = open_set(data, "train"), area
+        self.random = np.random.default_rng(0)
         self.mean = torch.tensor(self.images.mean).view(-1, 1, 1)
         self.std = torch.tensor(self.images.std).view(-1, 1, 1)
 
@@ -87,11 +88,11 @@ class PlainImages(torch.utils.data.Dataset):
     def __getitem__(self, index: int) -> torch.Tensor:
         picture = Image.fromarray(np.array(self.images.images[index]))
         width, height = picture.size
-        share, ratio = np.random.uniform(*self.area), np.exp(np.random.uniform(-1, 1) * np.log(4 / 3))
+        share, ratio = self.random.uniform(*self.area), np.exp(self.random.uniform(-1, 1) * np.log(4 / 3))
         w, h = min(width, width * (share * ratio) ** 0.5), min(height, height * (share / ratio) ** 0.5)
-        x, y = np.random.uniform(0, width - w), np.random.uniform(0, height - h)
+        x, y = self.random.uniform(0, width - w), self.random.uniform(0, height - h)
         picture = picture.resize((width, height), Image.Resampling.BILINEAR, box=(x, y, x + w, y + h))
-        if np.random.random() < 0.5:
+        if self.random.random() < 0.5:
             picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1).float() / 255
         return (pixels - self.mean) / self.std

@@ -2,8 +2,8 @@
 
     python results/cifar_fs.py [--runs runs] [--n-episodes 2000]
 
-Reads the two shipped models and the two ProtoNets from runs/cifar-fs-protonet-{1,5}shot. Writes results/cifar-fs.json (each
-row with mean, interval, n, seed, hashes and settings) and results/cifar-fs.md (the table).
+Reads the two shipped models and the two ProtoNets from runs/cifar-fs-protonet-{1,5}shot. Writes results/cifar-fs.json
+(each row with mean, interval, n, seed, hashes and settings) and results/cifar-fs.md (the table).
 """
 
 import argparse
@@ -57,8 +57,8 @@ def main() -> None:
             saved.append({"row": name, **summary})
             print(f"{n_shot}-shot  {name:36} {result.estimate.percent()}", flush=True)
     lines = [
-        f"CIFAR-FS test classes, ConvNet-64, 5-way, 15 queries a class, n = {arguments.n_episodes} episodes (seed {SEED}), "
-        "mean and 95 % interval. Command: `python results/cifar_fs.py`.",
+        f"CIFAR-FS test classes, ConvNet-64, 5-way, 15 queries a class, n = {arguments.n_episodes} episodes "
+        f"(seed {SEED}), mean and 95 % interval. Command: `python results/cifar_fs.py`.",
         "",
         "| method | 1-shot | 5-shot |",
         "|---|---|---|",
