@@ -157,9 +157,8 @@ def main() -> None:
     ratios = [r["plain"]["seconds"] / r["remp"]["seconds"] for r in rounds]
     outside = statistics.median(r["remp"]["share_outside"] for r in rounds)
     peak = max(r["remp"]["peak_mib"] for r in rounds)
-    print(
-        f"{arguments.data}, ConvNet-64, 15-way 1-shot 8 queries, {torch.get_num_threads()} threads, torch {torch.__version__}"
-    )
+    threads = torch.get_num_threads()
+    print(f"{arguments.data}, ConvNet-64, 15-way 1-shot 8 queries, {threads} threads, torch {torch.__version__}")
     print(f"plain DataLoader loop   {1000 * seconds['plain']:7.1f} ms a step")
     print(f"remp training loop      {1000 * seconds['remp']:7.1f} ms a step")
     print(
