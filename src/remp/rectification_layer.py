@@ -19,7 +19,7 @@ SMALLEST_SUM = 1e-3
 
 @dataclass(frozen=True)
 class Rectification:
-    """The switches of `rectify`. The defaults are the reading of the paper that METHODS calls recommended.
+    """The switches of `rectify`; docs/method.md says what the paper leaves open and why the defaults are what they are.
 
     layers: L. repulsion: what an attention below β becomes: "negative" -min(P), "zero" 0, "none" leaves it.
     row_norm: rows of the attention are divided by the sum of "absolute" or "signed" values.
