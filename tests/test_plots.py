@@ -22,7 +22,7 @@ HISTORY = [
 
 @pytest.fixture
 def showcase(test_images):
-    return find_showcase(untrained(), test_images, Protocol(3, 1, 4), n_episodes=20, least_corrected=1)
+    return find_showcase(untrained(), test_images, Protocol(3, 1, 4), n_episodes=20, least_gain=1)
 
 
 def decoded(png: bytes) -> np.ndarray:
@@ -42,7 +42,7 @@ def test_the_heat_map_shows_attraction_in_blue_and_repulsion_in_rose(showcase):
     stage = type(showcase.before)(showcase.before.prototypes, showcase.before.predictions, weights)
     pixels = decoded(plots.attention_heatmap(showcase, stage))
     rose, darkest = (
-        ((np.abs(pixels - colour).sum(-1)) < 8).sum() for colour in ((0xF6, 0xD5, 0xCF), (0x0B, 0x25, 0x45))
+        ((np.abs(pixels - colour).sum(-1)) < 8).sum() for colour in ((0xFA, 0xE6, 0xE1), (0x0B, 0x25, 0x45))
     )
     assert 0 < rose < darkest / 10  # one cell of 36
 

@@ -87,7 +87,7 @@ def test_the_page_holds_the_numbers_and_the_protocol_of_the_results(html, result
         "4 a class",
         "transductive",
         "inductive",
-        results[0].episode_hash[:16],
+        results[0].episode_hash[:12],
     ):
         assert fact in text
 

@@ -14,12 +14,12 @@ PROTOCOL = Protocol(n_way=4, n_shot=2, n_query=5)
 
 @pytest.fixture
 def found(test_images):
-    return find_showcase(untrained(), test_images, PROTOCOL, n_episodes=60, least_corrected=1)
+    return find_showcase(untrained(), test_images, PROTOCOL, n_episodes=60, least_gain=1)
 
 
 @torch.inference_mode()
-def corrected_counts(trained, images, n_episodes=60):
-    """Corrected queries of each episode, one episode at a time: distances to class means, then the method's logits."""
+def gains(trained, images, n_episodes=60):
+    """How many more queries of each episode become right: by distances to class means, then by the method's logits."""
     counts = []
     sampler = EpisodeSampler(images.labels, PROTOCOL, seed=0)
     for _ in range(n_episodes):
@@ -31,20 +31,20 @@ def corrected_counts(trained, images, n_episodes=60):
         means = torch.stack([support[episode.support_labels[0] == way].mean(0) for way in range(PROTOCOL.n_way)])
         before = torch.cdist(query, means).argmin(1) == ids.query_labels[0]
         after = trained.method.logits(episode)[0].argmax(1) == ids.query_labels[0]
-        counts.append(int((~before & after).sum()))
+        counts.append(int(after.sum() - before.sum()))
     return counts
 
 
-def test_the_first_episode_with_enough_corrections_is_shown(found, test_images):
-    counts = corrected_counts(untrained(), test_images)
-    assert found.number == 1 + next(i for i, count in enumerate(counts) if count >= 1)
-    assert found.corrected.sum() == counts[found.number - 1]
+def test_the_first_episode_with_enough_gain_is_shown(found, test_images):
+    expected = gains(untrained(), test_images)
+    assert found.number == 1 + next(i for i, count in enumerate(expected) if count >= 1)
+    assert found.gain == expected[found.number - 1]
 
 
-def test_without_such_an_episode_the_one_with_most_corrections_is_shown(test_images):
-    counts = corrected_counts(untrained(), test_images)
-    shown = find_showcase(untrained(), test_images, PROTOCOL, n_episodes=60, least_corrected=1000)
-    assert shown.number == 1 + int(np.argmax(counts))
+def test_without_such_an_episode_the_one_with_most_gain_is_shown(test_images):
+    expected = gains(untrained(), test_images)
+    shown = find_showcase(untrained(), test_images, PROTOCOL, n_episodes=60, least_gain=1000)
+    assert shown.number == 1 + int(np.argmax(expected))
 
 
 def test_queries_are_sorted_by_class_and_carry_their_own_pictures(found, test_images):
@@ -63,7 +63,7 @@ def test_attention_is_that_of_the_queries_alone(found):
 
 def test_corrected_and_spoiled_say_how_right_and_wrong_changed(found):
     before, after = found.right(found.before), found.right(found.after)
-    assert after.sum() - before.sum() == found.corrected.sum() - found.spoiled.sum()
+    assert after.sum() - before.sum() == found.corrected.sum() - found.spoiled.sum() == found.gain
     assert not (found.corrected & found.spoiled).any()
 
 

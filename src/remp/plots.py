@@ -18,7 +18,7 @@ from remp.figure_style import INK, QUIET, class_colour, styled_figure
 from remp.showcase import Showcase, Stage, find_showcase
 
 ATTRACTED = LinearSegmentedColormap.from_list("attracted", ["#f4f7fb", "#8fb8dc", "#1f5f9e", "#0b2545"])
-REPELLED = ListedColormap(["#f6d5cf"])
+REPELLED = ListedColormap(["#fae6e1"])
 History = Sequence[Mapping[str, Any]]
 
 
@@ -60,7 +60,7 @@ def rectification_picture(
 ) -> Showcase:
     """Draw an episode of `images` before and after rectification into the PNG file `path`; return the episode.
 
-    The episode is the first of the seed in which rectification corrects at least five queries.
+    The episode is the first of the seed in which rectification gets at least five more queries right.
     """
     showcase = find_showcase(trained, images, protocol or Protocol(), seed=seed)
     with styled_figure(12.5, 4.6) as (figure, png):
@@ -130,9 +130,8 @@ def _draw_map(axes: Axes, showcase: Showcase) -> None:
         axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "lw": 1.8})
     _scatter(axes, before, marker="D", s=60, edgecolors=colours, zorder=3, **hollow)
     _scatter(axes, after, marker="*", s=300, c=colours, zorder=4, **white)
-    nowhere = np.empty((0, 2))
-    _scatter(axes, nowhere, marker="D", s=40, edgecolors=QUIET, label="prototype before", **hollow)
-    _scatter(axes, nowhere, marker="*", s=130, c=QUIET, label="prototype after")
+    axes.plot([], [], "D", color="white", markeredgecolor=QUIET, markeredgewidth=1.5, label="prototype before")
+    axes.plot([], [], "*", color=QUIET, markersize=12, label="prototype after")
     axes.set(xticks=[], yticks=[])
     axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=3, handletextpad=0.3)
 

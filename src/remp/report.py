@@ -108,6 +108,6 @@ def _protocol_facts(result: Result) -> dict[str, str]:
         "queries": f"{protocol.n_query} a class, {protocol.distribution}",
         "episodes": f"{result.estimate.n}, the same for every row",
         "seed": "episodes from a file" if result.seed is None else str(result.seed),
-        "episode hash": result.episode_hash[:16],
-        "data fingerprint": result.fingerprint[:16],
+        "episode hash": result.episode_hash[:12],
+        "data fingerprint": result.fingerprint[:12],
     }

@@ -1,5 +1,6 @@
 """One episode before and after rectification: chosen by an open rule, with all that a picture of it needs."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,6 +49,11 @@ class Showcase:
     before: Stage
     after: Stage
 
+    @property
+    def gain(self) -> int:
+        """How many more queries are answered right after rectification than before."""
+        return int(self.right(self.after).sum() - self.right(self.before).sum())
+
     def right(self, stage: Stage) -> np.ndarray:
         """Which queries a stage answers right: bool (Q,)."""
         return stage.predictions == self.query_labels
@@ -68,20 +74,20 @@ def find_showcase(
     *,
     n_episodes: int = 600,
     seed: int = 0,
-    least_corrected: int = 5,
+    least_gain: int = 5,
 ) -> Showcase:
-    """The first drawn episode in which rectification corrects enough queries, or the one with most of them."""
+    """The first drawn episode in which rectification gets `least_gain` more queries right, or the one with most."""
     method = _rectifying(trained)
     transform = FeatureTransform.parse(trained.config.transform)
     features = embed(method, images.images, trained.normalisation, transform)
     episodes = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
-    best, most = 0, -1
+    best, most = 0, -math.inf
     for start in range(0, n_episodes, BATCH):
-        corrected = _count_corrected(method, transform.episodes(episodes[start : start + BATCH].gather(features)))
-        enough = np.flatnonzero(corrected >= least_corrected)
-        candidate = int(enough[0]) if len(enough) else int(corrected.argmax())
-        if corrected[candidate] > most:
-            best, most = start + candidate, int(corrected[candidate])
+        gains = _gains(method, transform.episodes(episodes[start : start + BATCH].gather(features)))
+        enough = np.flatnonzero(gains >= least_gain)
+        candidate = int(enough[0]) if len(enough) else int(gains.argmax())
+        if gains[candidate] > most:
+            best, most = start + candidate, int(gains[candidate])
         if len(enough):
             break
     return _show(method, transform, images, episodes, features, best)
@@ -96,13 +102,12 @@ def _rectifying(trained: Trained) -> ReMP:
 
 
 @torch.inference_mode()
-def _count_corrected(method: ReMP, episodes: Episodes) -> np.ndarray:
-    """Queries of each episode of features that only the rectified prototypes answer right: (E,)."""
+def _gains(method: ReMP, episodes: Episodes) -> np.ndarray:
+    """How many more queries of each episode of features are answered right after rectification than before: (E,)."""
     hidden, labels = episodes.without_query_labels(), episodes.query_labels
     assert labels is not None, "drawn episodes carry query labels"
-    before = method.rectified(hidden, layers=0).logits.argmax(-1) == labels
-    after = method.rectified(hidden).logits.argmax(-1) == labels
-    return (~before & after).sum(1).cpu().numpy()
+    before, after = (method.rectified(hidden, layers=layers).logits.argmax(-1) for layers in (0, None))
+    return ((after == labels).sum(1) - (before == labels).sum(1)).cpu().numpy()
 
 
 @torch.inference_mode()
