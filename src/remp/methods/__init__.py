@@ -1,12 +1,32 @@
 """The table of methods: one line a method."""
 
 from remp.methods.base import Method
+from remp.methods.epnet import EPNet
+from remp.methods.feat import FEAT
+from remp.methods.meta_baseline import MetaBaseline
 from remp.methods.protonet import ProtoNet
+from remp.methods.relation_net import RelationNet
 from remp.methods.remp import ReMP
+from remp.methods.tpn import TPN
 
 METHODS: dict[str, type[Method]] = {
+    "epnet": EPNet,
+    "feat": FEAT,
+    "meta-baseline": MetaBaseline,
     "protonet": ProtoNet,
+    "relationnet": RelationNet,
     "remp": ReMP,
+    "tpn": TPN,
 }
 
-__all__ = ["METHODS", "Method", "ProtoNet", "ReMP"]
+__all__ = [
+    "FEAT",
+    "METHODS",
+    "TPN",
+    "EPNet",
+    "MetaBaseline",
+    "Method",
+    "ProtoNet",
+    "ReMP",
+    "RelationNet",
+]

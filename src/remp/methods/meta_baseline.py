@@ -1,0 +1,39 @@
+"""Meta-Baseline."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from remp.episodes import Episodes
+from remp.methods.pretraining import PretrainedMethod
+from remp.rectification import class_means
+from remp.similarity import cosine
+
+
+class MetaBaseline(PretrainedMethod):
+    """Chen, Liu, Xu, Darrell, Wang: Meta-Baseline: Exploring Simple Meta-Learning for Few-Shot Learning, 2021.
+    https://arxiv.org/abs/2003.04390
+
+    The backbone first learns to classify all training classes with a linear layer, which is then thrown away. It goes
+    on learning by episodes: a query belongs to the class mean with the largest cosine, and one learned number scales
+    the cosines before the softmax.
+
+    Ours differs from the public code in that both stages are parts of one run, on episodes: one learning rate falls
+    over both, and the scale learns at a tenth of it (at the full rate it collapses under plain SGD).
+
+    pretrain_share: share of the training that goes to the linear classifier. cosine_scale: the scale at the start.
+    """
+
+    frozen: ClassVar[bool] = True
+
+    def __init__(self, *args: Any, pretrain_share: float = 0.75, cosine_scale: float = 10.0, **kwargs: Any) -> None:
+        super().__init__(*args, pretrain_share=pretrain_share, **kwargs)
+        self.scale = nn.Parameter(torch.tensor(float(cosine_scale)))
+
+    def logits(self, episodes: Episodes) -> Tensor:
+        prototypes = class_means(episodes.support, episodes.support_labels, episodes.n_way)
+        return self.scale * cosine(episodes.query, prototypes)
+
+    def learning_rate_factor(self, parameter_name: str) -> float:
+        return 0.1 if parameter_name == "scale" else 1.0
