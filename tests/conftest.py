@@ -87,8 +87,8 @@ def test_images() -> ImageSet:
 
 @pytest.fixture
 def tiny() -> Callable[..., dict[str, Any]]:
-    """Settings of a run that takes a fraction of a second, with changes."""
-    return lambda **changes: {**TINY, **changes}
+    """Settings of a run that takes a fraction of a second, with changes; None takes a setting away."""
+    return lambda **changes: {name: value for name, value in {**TINY, **changes}.items() if value is not None}
 
 
 @pytest.fixture

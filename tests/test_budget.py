@@ -41,7 +41,7 @@ def test_the_smallest_budget_is_one_episode(budget):
 
 @pytest.mark.parametrize("budget", ["soon", "0", "-5", "5h", "", "nan", "1e3"])
 def test_a_budget_that_is_none_is_refused(budget):
-    with pytest.raises(ConfigError, match="give minutes, e.g. 30min, or episodes"):
+    with pytest.raises(ConfigError, match=r"give minutes, e\.g\. 30min, or episodes"):
         with_budget(FULL, budget, unmeasured)
 
 

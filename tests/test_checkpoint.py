@@ -1,0 +1,184 @@
+"""Checkpoints: numbers and JSON only, whole or not at all, and every kind of damage is told."""
+
+import hashlib
+import json
+import os
+import pickle
+import stat
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from remp.checkpoint import build_method, load_trained, read_checkpoint, write_checkpoint
+from remp.config import make_config
+from remp.errors import CheckpointError, ConfigError
+
+SIZE = (16, 16, 3)
+
+
+@pytest.fixture
+def config(tiny):
+    return make_config(tiny())
+
+
+@pytest.fixture
+def info(config):
+    """What training writes beside the weights."""
+    return {
+        "config": config.flat(),
+        "n_classes": 6,
+        "image_size": list(SIZE),
+        "mean": [0.5, 0.5, 0.5],
+        "std": [0.2, 0.2, 0.2],
+    }
+
+
+@pytest.fixture
+def weights(config):
+    method = build_method(config, SIZE, 6)
+    return {f"weights/{name}": tensor for name, tensor in method.state_dict().items()}
+
+
+@pytest.fixture
+def path(tmp_path, weights, info):
+    write_checkpoint(tmp_path / "model.safetensors", weights, info)
+    return tmp_path / "model.safetensors"
+
+
+def with_header(path, header):
+    path.write_bytes(save({"weights/a": torch.zeros(1)}, {"remp": header}))
+    return path
+
+
+def test_what_is_read_is_what_was_written(path, weights, info):
+    tensors, read = read_checkpoint(path)
+    assert info.items() <= read.items()
+    assert all(torch.equal(tensors[name], weights[name]) for name in weights)
+
+
+def test_a_loaded_method_answers_as_the_saved_one(path, config):
+    images = torch.randn(4, 3, 16, 16)
+    trained = load_trained(path)
+    expected = build_method(config, SIZE, 6).eval().embed(images)
+    torch.testing.assert_close(trained.method.embed(images), expected)
+    assert not trained.method.training
+
+
+def test_the_hash_is_that_of_the_file(tmp_path, path, weights, info):
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert load_trained(path).hash == digest
+    assert write_checkpoint(tmp_path / "copy.safetensors", weights, info) == digest
+
+
+class Bomb:
+    def __reduce__(self):
+        return (os.mkdir, ("exploded",))
+
+
+DAMAGE = {
+    "a pickle": lambda whole: pickle.dumps(Bomb()),
+    "random bytes": lambda whole: bytes(range(256)) * 40,
+    "nothing": lambda whole: b"",
+    "cut short": lambda whole: whole[: len(whole) // 2],
+    "cut short in the header": lambda whole: whole[:100],
+    "a header longer than the file": lambda whole: (2**62).to_bytes(8, "little") + whole[8:],
+    "a foreign safetensors file": lambda whole: save({"a": torch.zeros(2)}),
+    "a header that is no JSON": lambda whole: save({"a": torch.zeros(2)}, {"remp": "{"}),
+    "a header that is a list": lambda whole: save({"a": torch.zeros(2)}, {"remp": "[1]"}),
+    "a header nested too deep": lambda whole: save({"a": torch.zeros(2)}, {"remp": "[" * 100_000}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_damage_is_told_and_nothing_runs(path, tmp_path, monkeypatch, damage):
+    monkeypatch.chdir(tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a checkpoint of remp or is damaged"):
+        load_trained(path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_torch_checkpoint_is_not_unpickled(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"model": Bomb()}, path)
+    with pytest.raises(CheckpointError):
+        read_checkpoint(path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_a_missing_checkpoint_is_named(tmp_path):
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        read_checkpoint(tmp_path / "none.safetensors")
+
+
+def test_another_format_is_named(path):
+    with pytest.raises(CheckpointError, match="has format 99; this version of remp reads 1"):
+        read_checkpoint(with_header(path, json.dumps({"format": 99})))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_classes": 7},
+        {"n_classes": "six"},
+        {"image_size": [32, 32, 3]},
+        {"image_size": [16, 16]},
+        {"image_size": None},
+        {"mean": [0.5]},
+        {"std": "abc"},
+        {"std": 3},
+        {"config": None},
+        {"config": "text"},
+    ],
+    ids=str,
+)
+def test_weights_that_do_not_fit_their_description_are_refused(path, weights, info, wrong):
+    write_checkpoint(path, weights, {**info, **wrong})
+    with pytest.raises(CheckpointError, match="does not fit"):
+        load_trained(path)
+
+
+def test_a_missing_weight_is_named(path, weights, info):
+    del weights["weights/backbone.blocks.0.weight"]
+    write_checkpoint(path, weights, info)
+    with pytest.raises(CheckpointError, match=r"backbone\.blocks\.0\.weight"):
+        load_trained(path)
+
+
+def test_settings_of_the_method_can_be_changed_when_it_is_loaded(path):
+    trained = load_trained(path, {"layers": 0})
+    assert trained.config.method_settings["layers"] == 0
+
+
+def test_settings_of_the_training_cannot_be_changed_afterwards(path):
+    with pytest.raises(ConfigError, match="'n_shot' was settled in training; settings of 'remp' to change are: alpha"):
+        load_trained(path, {"n_shot": 5})
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_name(path):
+    with pytest.raises(ConfigError, match="did you mean 'layers'"):
+        load_trained(path, {"layer": 5})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are of POSIX")
+def test_others_may_read_what_the_umask_lets_them(tmp_path, weights, info):
+    before = os.umask(0o027)
+    try:
+        write_checkpoint(tmp_path / "c.safetensors", weights, info)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "c.safetensors").stat().st_mode) == 0o640
+
+
+def test_an_overwritten_checkpoint_leaves_nothing_else(path, weights, info):
+    write_checkpoint(path, weights, info)
+    assert [entry.name for entry in path.parent.glob("*model*")] == ["model.safetensors"]
+
+
+def test_building_draws_weights_from_the_seed_alone(config):
+    torch.manual_seed(5)
+    first = build_method(config, SIZE, 6).state_dict()
+    torch.manual_seed(6)
+    second = build_method(config, SIZE, 6).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
