@@ -37,7 +37,7 @@ def write_demo_report(
         _curves(histories),
         _pictures(showcase, ours, plain),
         _map(showcase),
-        _attention(showcase, trained.method.rectification.layers),  # type: ignore[union-attr, arg-type]
+        _attention(showcase, ours.settings["layers"]),
     ]
     return write_report(
         path, title="Learning to read from one example", lead=_lead(results), results=results, sections=sections
@@ -67,7 +67,8 @@ def _curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
         "How it was learned",
         "Loss and validation accuracy while training. ReMP’s loss has a global term (all training classes) and a local "
         "one (the classes of the episode); Prototypical Networks have the local one only. The weights that do best on "
-        "validation classes are the ones tested above.",
+        "validation classes are the ones tested above. So short a training shows how fast a method learns, not how "
+        "far it gets in the end.",
         (
             Figure(plots.loss_curve(histories), "Line chart: each term of the training loss over episodes."),
             Figure(
