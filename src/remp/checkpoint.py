@@ -95,6 +95,24 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
     return Trained(path.name, method.eval(), config, normalisation, (height, width, channels), info, digest)
 
 
+def take_weights(method: Method, path: Path) -> list[str]:
+    """Give the method the weights of a checkpoint where name and shape agree; return the names of those that stay fresh.
+
+    Weights that belong to other training classes or another method are left behind; a backbone that does not fit is an
+    error.
+    """
+    saved, own = parts_of(read_checkpoint(path)[0]).get("weights", {}), method.state_dict()
+    fitting = {name: t for name, t in saved.items() if name in own and own[name].shape == t.shape}
+    missing = [name for name in own if name not in fitting]
+    if any(name.startswith("backbone.") for name in missing):
+        raise CheckpointError(
+            f"the backbone of {path} does not fit the settings of this run (first difference: {missing[0]}): "
+            "take the backbone, its settings and the image size of the checkpoint"
+        )
+    method.load_state_dict(fitting, strict=False)
+    return missing
+
+
 def parts_of(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """{"weights/a": t, "average/a": u} -> {"weights": {"a": t}, "average": {"a": u}}"""
     parts: dict[str, dict[str, Tensor]] = {}

@@ -12,7 +12,7 @@ from torch import Tensor
 from remp.allocator import keep_freed_memory
 from remp.augment import Normalisation
 from remp.averaging import MovingAverage
-from remp.checkpoint import build_method, read_checkpoint, write_checkpoint
+from remp.checkpoint import build_method, read_checkpoint, take_weights, write_checkpoint
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
@@ -20,6 +20,7 @@ from remp.errors import EpisodeError, Interrupted, TrainingError
 from remp.evaluation import accuracies, draw_episodes
 from remp.interruption import watch_interruptions
 from remp.learning_rate import learning_rate
+from remp.models import find_checkpoint
 from remp.processes import Processes
 from remp.progress import progress
 from remp.run_folder import RunFolder
@@ -46,6 +47,8 @@ class Trainer:
         self.episodes = TrainingEpisodes(config, train_set, self.normalisation, processes.device)
         self.validation_episodes = _validation_episodes(config, validation_set)
         self.method = build_method(config, train_set.image_size, train_set.n_classes)
+        if config.start_from:
+            take_weights(self.method, find_checkpoint(config.start_from))
         self.optimiser = make_optimiser(
             self.method,
             lr=config.learning_rate,
