@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import TINY, image_set
 
+from conftest import TINY, image_set
 from remp import training
 from remp.checkpoint import build_method, read_checkpoint, take_weights
 from remp.config import make_config

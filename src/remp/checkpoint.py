@@ -96,7 +96,7 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
 
 
 def take_weights(method: Method, path: Path) -> list[str]:
-    """Give the method the weights of a checkpoint where name and shape agree; return the names of those that stay fresh.
+    """Give the method the weights of a checkpoint where name and shape agree; return the names that stay fresh.
 
     Weights that belong to other training classes or another method are left behind; a backbone that does not fit is an
     error.
