@@ -7,6 +7,8 @@ from remp.methods.meta_baseline import MetaBaseline
 from remp.methods.protonet import ProtoNet
 from remp.methods.relation_net import RelationNet
 from remp.methods.remp import ReMP
+from remp.methods.simpleshot import SimpleShot, SimpleShotL2N, SimpleShotUN
+from remp.methods.soft_kmeans import SoftKMeans
 from remp.methods.tpn import TPN
 
 METHODS: dict[str, type[Method]] = {
@@ -16,6 +18,10 @@ METHODS: dict[str, type[Method]] = {
     "protonet": ProtoNet,
     "relationnet": RelationNet,
     "remp": ReMP,
+    "simpleshot": SimpleShot,
+    "simpleshot-l2n": SimpleShotL2N,
+    "simpleshot-un": SimpleShotUN,
+    "soft-kmeans": SoftKMeans,
     "tpn": TPN,
 }
 
@@ -29,4 +35,8 @@ __all__ = [
     "ProtoNet",
     "ReMP",
     "RelationNet",
+    "SimpleShot",
+    "SimpleShotL2N",
+    "SimpleShotUN",
+    "SoftKMeans",
 ]

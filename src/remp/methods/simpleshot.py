@@ -1,0 +1,59 @@
+"""SimpleShot."""
+
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from remp.cl2n import cl2n
+from remp.episodes import Episodes
+from remp.methods.base import Method
+from remp.rectification import class_means
+from remp.rectification_layer import check_choice
+from remp.similarity import negative_squared_distance
+
+Variant = Literal["un", "l2n", "cl2n"]
+
+
+class SimpleShot(Method):
+    """Wang, Chao, Weinberger, van der Maaten: SimpleShot: Revisiting Nearest-Neighbor Classification for Few-Shot
+    Learning, 2019. https://arxiv.org/abs/1911.04623
+
+    A query belongs to the nearest class mean, as in Prototypical Networks, but features come from any network and
+    are simply normalised first. Centring on the mean of the training classes before that removes what all
+    images have in common.
+
+    Ours differs from the public code in nothing that changes an answer: logits are minus the squared distance. Where
+    the mean of the training classes is not known (`base_mean` is None), CL2N is L2N.
+
+    variant: "un" features as they are, "l2n" with L2 norm 1, "cl2n" centred and then with L2 norm 1.
+    """
+
+    frozen: ClassVar[bool] = True
+
+    def __init__(self, *args: Any, variant: Variant = "cl2n", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        check_choice("variant", variant, Variant)
+        self.variant = variant
+
+    def logits(self, episodes: Episodes) -> Tensor:
+        support, query = (self._normalised(items) for items in (episodes.support, episodes.query))
+        return negative_squared_distance(query, class_means(support, episodes.support_labels, episodes.n_way))
+
+    def _normalised(self, features: Tensor) -> Tensor:
+        if self.variant == "un":
+            return features
+        return cl2n(features, self.base_mean if self.variant == "cl2n" else None)
+
+
+class SimpleShotUN(SimpleShot):
+    """SimpleShot on features as they are."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, variant="un", **kwargs)
+
+
+class SimpleShotL2N(SimpleShot):
+    """SimpleShot on features with L2 norm 1."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, variant="l2n", **kwargs)
