@@ -1,0 +1,141 @@
+"""The command line: thin, and one line for what the user can mend."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from remp import cli
+from remp.errors import RempError
+from remp.version import __version__
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*arguments):
+    """What the command prints; errors that the user can mend are raised."""
+    result = CliRunner().invoke(cli.app, [str(a) for a in arguments])
+    if isinstance(result.exception, RempError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def fails(capsys, monkeypatch, *arguments):
+    """The exit code and the one line of an error."""
+    monkeypatch.setattr(sys, "argv", ["remp", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    return stopped.value.code, capsys.readouterr().err
+
+
+@pytest.fixture
+def run(prepared, tiny, tmp_path):
+    """The folder of a run trained by the command."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny()))
+    call("train", tmp_path / "tiny.yaml", "--out", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["evaluate", "--help"], ["episodes", "--help"]])
+def test_help_is_there(arguments):
+    assert "Usage" in call(*arguments)
+
+
+def test_the_version_is_printed():
+    assert call("--version") == f"remp {__version__}\n"
+
+
+def test_the_module_is_the_command():
+    finished = subprocess.run([sys.executable, "-m", "remp", "--version"], capture_output=True, text=True)
+    assert (finished.returncode, finished.stdout) == (0, f"remp {__version__}\n")
+
+
+def test_train_takes_settings_from_the_file_and_from_flags(prepared, tiny, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny()))
+    printed = call("train", "tiny.yaml", "--alpha", "0.7", "--n-way=4", "--budget", "6", "--flip", "false")
+    folder = tmp_path / "runs" / "toy-remp-1shot"
+    saved = yaml.safe_load((folder / "config.yaml").read_text())
+    assert {"alpha": 0.7, "n_way": 4, "episodes": 6, "flip": False, "milestones": [3, 4]}.items() <= saved.items()
+    assert (folder / "config.yaml").read_text() in printed
+    assert "best on validation classes: runs/toy-remp-1shot/best.safetensors" in printed
+
+
+def test_evaluate_prints_the_card_and_saves_every_accuracy(run, tmp_path):
+    printed = call("evaluate", run, "--n-way", 4, "--n-query", 6, "--n-episodes", 9, "--seed", 2, "--out", "r.json")
+    saved = json.loads((tmp_path / "r.json").read_text())
+    assert "n = 9 episodes" in printed
+    assert "4-way, 1-shot, 6 queries a class (balanced)" in printed
+    assert f"seed 2, hash {saved['episode_hash'][:16]}" in printed
+    assert (len(saved["accuracies"]), saved["split"], saved["checkpoint"]) == (9, "test", "best.safetensors")
+
+
+def test_evaluate_takes_distributions_shots_transforms_and_settings_of_the_method(run, tmp_path):
+    options = ["--distribution", "dirichlet:2", "--n-shot", "1,2,3", "--transform", "all", "--layers", "2"]
+    printed = call("evaluate", run, "--n-way", 3, "--n-query", 4, "--n-episodes", 3, *options, "--out", "r.json")
+    saved = json.loads((tmp_path / "r.json").read_text())
+    assert (saved["distribution"], saved["n_shot"], saved["settings"]["layers"]) == ("dirichlet:2", [1, 2, 3], 2)
+    assert "transductive; transform: mirror+power+l2+centre" in printed
+
+
+def test_an_episode_file_gives_the_same_numbers_as_its_seed(run, tmp_path):
+    options = ["--n-way", 3, "--n-query", 4, "--n-episodes", 5, "--seed", 7]
+    printed = call("episodes", "toy", "five.episodes", *options)
+    call("evaluate", run, *options, "--out", "drawn.json")
+    call("evaluate", run, "--episodes", "five.episodes", "--out", "read.json")
+    first, second = (json.loads((tmp_path / name).read_text()) for name in ("drawn.json", "read.json"))
+    assert first == second
+    assert first["episode_hash"] in printed
+
+
+def test_resume_continues_and_takes_nothing_else(run, capsys, monkeypatch):
+    assert "best on validation classes" in call("train", "--resume", run)
+    code, message = fails(capsys, monkeypatch, "train", "--resume", run, "--alpha", "1")
+    assert (code, message.count("\n")) == (1, 1)
+    assert "give nothing else with it" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--data", "toy", "--learning-rte", "1"], "did you mean 'learning_rate'"),
+        (["train", "--data", "nothing"], "data set 'nothing' is not prepared"),
+        (["train", "none.yaml"], "there is no configuration file none.yaml"),
+        (["train"], "data is needed: --data VALUE"),
+        (["train", "--resume", "nowhere"], "is not the folder of a run"),
+        (["evaluate", "nothing"], "there is no checkpoint 'nothing'"),
+        (["episodes", "toy", "e", "--n-shot", "x"], "--n-shot is 'x'; give a number"),
+        (["episodes", "toy", "e", "--n-way", "9"], "lower --n-way to 5"),
+        (["episodes", "toy", "e", "--n-query", "20"], "class 'test-0' has 12 images; 1 shots + 20 queries need 21"),
+        (["episodes", "toy", "e", "--distribution", "odd"], "give 'balanced' or 'dirichlet:A'"),
+        (["episodes", "toy", "e", "--split", "dev"], "has no split 'dev'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_error_is_one_line_and_exit_code_1(prepared, capsys, monkeypatch, arguments, message):
+    code, printed = fails(capsys, monkeypatch, *arguments)
+    assert code == 1
+    assert printed.startswith("remp: ")
+    assert message in printed
+    assert printed.count("\n") == 1
+
+
+def test_shots_of_evaluation_given_as_a_setting_of_training_are_refused(run, capsys, monkeypatch):
+    code, printed = fails(capsys, monkeypatch, "evaluate", run, "--n_shot", "5")
+    assert code == 1
+    assert "'n_shot' was settled in training" in printed
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(prepared, tiny, tmp_path, capsys, monkeypatch):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny()))
+    (tmp_path / "file").write_text("")
+    code, printed = fails(capsys, monkeypatch, "train", "tiny.yaml", "--out", "file/run")
+    assert code == 1
+    assert printed.startswith("remp: ")
+    assert "Traceback" not in printed

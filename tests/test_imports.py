@@ -1,0 +1,144 @@
+"""The order of the modules is kept, and `import remp` is light and silent."""
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import remp
+from remp.backbones import BACKBONES
+from remp.datasets import DATASETS
+from remp.methods import METHODS
+
+SOURCE = Path(remp.__file__).parent
+
+# The way of the data: a module knows those before it, never those after it. Modules that are not listed stand where
+# their imports put them.
+ORDER = [
+    "version",
+    "errors",
+    "home",
+    "atomic",
+    "statistics",
+    "progress",
+    "interruption",
+    "allocator",
+    "datasets",
+    "episodes",
+    "episode_files",
+    "augment",
+    "backbones",
+    "similarity",
+    "rectification",
+    "methods",
+    "transform",
+    "config",
+    "checkpoint",
+    "models",
+    "result",
+    "evaluation",
+    "averaging",
+    "learning_rate",
+    "running_statistics",
+    "processes",
+    "run_folder",
+    "budget",
+    "training_window",
+    "training_episodes",
+    "training_state",
+    "trainer",
+    "training",
+    "report",
+    "plots",
+    "demo",
+    "cli",
+    "__main__",
+]
+
+
+def files() -> dict[str, list[Path]]:
+    """Top-level module or package of remp -> its files."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        found.setdefault(path.relative_to(SOURCE).parts[0].removesuffix(".py"), []).append(path)
+    return found
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level modules of remp that a file imports, wherever in the file."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            names |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+    tops = {name.split(".")[1] for name in names if name.startswith("remp.")}
+    return {top for top in tops if top in files()}
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    """Module -> the modules it imports itself. The public API knows all, and nobody may import it."""
+    own = {name: set().union(*(imported(path) for path in paths)) - {name} for name, paths in files().items()}
+    return {name: used for name, used in own.items() if name != "__init__"}
+
+
+def reached(name: str) -> set[str]:
+    """All modules that importing `name` brings along."""
+    found: set[str] = set()
+    waiting = {name}
+    while waiting:
+        waiting = set().union(*(graph()[module] for module in waiting)) - found
+        found |= waiting
+    return found
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_a_module_knows_only_what_comes_before_it(name):
+    later = reached(name) & set(ORDER[ORDER.index(name) :])
+    assert not later, f"{name} leads to {later}"
+
+
+def test_no_module_leads_back_to_itself():
+    assert not [name for name in graph() if name in reached(name)]
+
+
+@pytest.mark.parametrize("module", ["training", "trainer", "evaluation", "checkpoint", "cli"])
+def test_the_general_parts_name_no_method_backbone_or_data_set(module):
+    nodes = list(ast.walk(ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert not texts & ({*METHODS, *BACKBONES, *DATASETS} - {"remp"})  # the package has that name too
+    assert not names & {owner.__name__ for owner in [*METHODS.values(), *BACKBONES.values()]}
+
+
+def run(code: str) -> str:
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return finished.stdout + finished.stderr
+
+
+def test_importing_is_silent_and_light():
+    heavy = ["matplotlib", "sklearn", "scipy", "lightning_fabric", "rich", "typer", "jinja2", "torch"]
+    assert run(f"import sys, remp; print([m for m in {heavy} if m in sys.modules])") == "[]\n"
+
+
+def test_the_whole_library_imports_no_plots_and_no_command_line():
+    heavy = ["matplotlib", "sklearn", "scipy", "lightning_fabric", "rich", "typer", "jinja2"]
+    code = "import sys\nfrom remp import *\nprint([m for m in %s if m in sys.modules])"
+    assert run(code % heavy) == "[]\n"
+
+
+def test_the_public_names_are_there():
+    wanted = ["train", "resume", "evaluate", "load", "open_set", "Episodes", "EpisodeSampler", "Protocol", "METHODS"]
+    wanted += ["BACKBONES", "rectify", "Rectification", "RempError", "ConfigError", "__version__"]
+    assert set(wanted) <= set(remp.__all__) == set(dir(remp))
+    assert all(getattr(remp, name) is not None for name in remp.__all__)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'remp' has no attribute 'trian'"):
+        remp.trian  # noqa: B018
