@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from remp import cli_data
+from remp import cli_audit, cli_data
+from remp.cli_options import Distribution, Shots, make_protocol
 from remp.errors import Interrupted, RempError
 from remp.progress import is_first_process
 from remp.version import __version__
@@ -21,8 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at them.")
 
-Shots = Annotated[str, typer.Option(help="Labelled images of a class; or one number a way: 1,1,2,5,5.")]
-Distribution = Annotated[str, typer.Option(help="Classes of the queries: balanced, or dirichlet:A.")]
+app.command()(cli_audit.audit)
 
 
 @app.command(context_settings=EXTRA)
@@ -76,7 +76,7 @@ def evaluate(
 
     trained = load(checkpoint, **parse_overrides(context.args))
     images = open_set(data or trained.config.data, split)
-    protocol, drawn = _protocol(n_way, n_shot, n_query, distribution), None
+    protocol, drawn = make_protocol(n_way, n_shot, n_query, distribution), None
     chosen_seed: int | None = seed
     if episodes:
         file = load_episodes(episodes, images)
@@ -107,7 +107,7 @@ def episodes(
     from remp.evaluation import draw_episodes
 
     images = open_set(data, split)
-    protocol = _protocol(n_way, n_shot, n_query, distribution)
+    protocol = make_protocol(n_way, n_shot, n_query, distribution)
     drawn = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
     digest = save_episodes(out, drawn, protocol=protocol, images=images, seed=seed)
     print(f"{out}: {n_episodes} episodes, {n_way}-way {n_shot}-shot, seed {seed}, hash {digest}")
@@ -121,17 +121,6 @@ def demo(
     from remp.demo import run_demo
 
     run_demo(out)
-
-
-def _protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> Any:
-    from remp.episodes import Protocol
-    from remp.errors import EpisodeError
-
-    try:
-        shots = [int(number) for number in n_shot.split(",")]
-    except ValueError as error:
-        raise EpisodeError(f"--n-shot is {n_shot!r}; give a number, or one number a way: 1,1,2,5,5") from error
-    return Protocol(n_way, shots[0] if len(shots) == 1 else tuple(shots), n_query, distribution)
 
 
 @app.callback(invoke_without_command=True)
