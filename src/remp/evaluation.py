@@ -37,7 +37,7 @@ def evaluate(
 
     transform: parts of "mirror+power+l2+centre", "none", or None for the one in the checkpoint's settings.
     """
-    _check_size(trained, images)
+    check_size(trained, images)
     chosen = FeatureTransform.parse(trained.config.transform if transform is None else transform)
     if episodes is None:
         seed = seed or 0
@@ -157,7 +157,8 @@ def _device(method: Method) -> torch.device:
     return next((p.device for p in method.parameters()), torch.device("cpu"))
 
 
-def _check_size(trained: Trained, images: ImageSet) -> None:
+def check_size(trained: Trained, images: ImageSet) -> None:
+    """Raise CheckpointError unless the images are of the size that was trained on."""
     if trained.image_size != tuple(images.image_size):
         needs, has = ("x".join(map(str, size)) for size in (trained.image_size, images.image_size))
         raise CheckpointError(
