@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from remp import cli_audit, cli_data
+from remp import cli_audit, cli_compare, cli_data
 from remp.cli_options import Distribution, Shots, make_protocol
 from remp.errors import Interrupted, RempError
 from remp.progress import is_first_process
@@ -23,12 +23,13 @@ app = typer.Typer(
 app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at them.")
 
 app.command()(cli_audit.audit)
+app.command(context_settings=cli_compare.SEVERAL_SHOTS)(cli_compare.compare)
 
 
 @app.command(context_settings=EXTRA)
 def train(
     context: typer.Context,
-    config: Annotated[Path | None, typer.Argument(help="A YAML file of settings.")] = None,
+    config: Annotated[str | None, typer.Argument(help="A YAML file of settings.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/DATA-METHOD-SHOT.")] = None,
     budget: Annotated[str | None, typer.Option(help="30min or 20000 (episodes) instead of the full length.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Folder of an interrupted run to continue.")] = None,
@@ -37,13 +38,15 @@ def train(
     from remp import training
     from remp.config import load_config, make_config, parse_overrides
 
-    overrides = parse_overrides(context.args)
+    # Without a file, the first flag of a setting is taken for it.
+    is_file = config is not None and not config.startswith("--")
+    overrides = parse_overrides(context.args if is_file or config is None else [config, *context.args])
     if resume:
-        if config or overrides or out or budget:
+        if is_file or overrides or out or budget:
             raise RempError("--resume continues a run with its own settings; give nothing else with it")
         best = training.resume(resume)
     else:
-        settings = load_config(config, overrides) if config else make_config(overrides)
+        settings = load_config(Path(str(config)), overrides) if is_file else make_config(overrides)
         best = training.train(settings, out=out, budget=budget)
     if is_first_process():
         print(f"best on validation classes: {best}\nevaluate it with: remp evaluate {best} --data NAME")

@@ -131,7 +131,7 @@ def parse_overrides(arguments: list[str]) -> dict[str, Any]:
     while rest:
         flag = rest.pop(0)
         if not flag.startswith("--") or flag == "--":
-            raise ConfigError(f"got {flag!r}; settings are given as --name value")
+            raise ConfigError(f"got {flag!r}; settings are given as --name value, a file before them")
         name, equals, value = flag[2:].partition("=")
         if not equals:
             if not rest:
