@@ -46,7 +46,7 @@ class PerTask(Method):
     def score(self, episodes):
         self.batches = [*getattr(self, "batches", []), len(episodes)]
         mean = episodes.support.mean(dim=(1, 2, 3, 4), keepdim=True)
-        return ProtoNet.logits(self, episodes.map(lambda x: x.flatten(1)).map(lambda x: x - mean.mean()))
+        return ProtoNet().logits(episodes.map(lambda images: images.flatten(1) - mean.mean()))
 
 
 @pytest.fixture
