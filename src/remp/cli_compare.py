@@ -1,0 +1,57 @@
+"""`remp compare`: classifiers on frozen features against each other."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from remp.cli_options import Distribution, make_protocol
+
+SEVERAL_SHOTS = {"allow_extra_args": True}  # --n-shot 1 5: an option takes one value, the others come as extra ones
+
+
+def compare(
+    context: typer.Context,
+    features: Annotated[str, typer.Option(help="A checkpoint, the folder of a run, or a shipped model.")],
+    data: Annotated[str | None, typer.Option(help="A prepared data set; default the one trained on.")] = None,
+    split: Annotated[str, typer.Option(help="Whose classes.")] = "test",
+    methods: Annotated[str, typer.Option(help="Names joined by commas, or all that work on frozen features.")] = "all",
+    reference: Annotated[str, typer.Option(help="The method that differences are taken to.")] = "protonet",
+    n_way: int = 5,
+    n_shot: Annotated[str, typer.Option(help="Labelled images of a class; several: --n-shot 1 5.")] = "1",
+    n_query: int = 15,
+    n_episodes: int = 1000,
+    seed: int = 0,
+    distribution: Distribution = "balanced",
+    transform: Annotated[str, typer.Option(help="Parts of mirror+power+l2+centre, all, or none.")] = "none",
+    out: Annotated[Path | None, typer.Option(help="Folder for the files; default runs/comparisons/….")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a comparison in that folder.")] = False,
+) -> None:
+    """Score classifiers on the same features and episodes; write table, numbers and picture."""
+    from remp.compare import chosen_methods
+    from remp.compare import compare as run
+    from remp.compare_files import check_free, comparison_text, write_comparison
+    from remp.datasets import open_set, read_index
+    from remp.frozen_features import frozen_features
+    from remp.models import load
+
+    protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (n_shot, *context.args)]
+    names = chosen_methods(methods, reference)
+    trained = load(features)
+    images = open_set(data or trained.config.data, split)
+    folder = out or _free_folder(f"{trained.name.removesuffix('.safetensors')}-{images.name}-{split}")
+    check_free(folder, overwrite=overwrite)
+    training_images = open_set(images.name, "train") if "train" in read_index(images.name)["splits"] else None
+    made = frozen_features(trained, images, training_images=training_images, transform=transform)
+    comparison = run(made, protocols, methods=names, reference=reference, n_episodes=n_episodes, seed=seed)
+    paths = write_comparison(comparison, folder, overwrite=overwrite)
+    print(f"{comparison_text(comparison)}\n\n{folder}: {', '.join(path.name for path in paths)}")
+
+
+def _free_folder(name: str) -> Path:
+    """A folder of that name under runs/comparisons that is not there yet, with a number if need be."""
+    folder, number = Path("runs/comparisons") / name, 1
+    while folder.exists():
+        number += 1
+        folder = folder.with_name(f"{name}-{number}")
+    return folder

@@ -1,0 +1,133 @@
+"""A comparison as text, Markdown, CSV, JSON and a picture."""
+
+import csv
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from remp.atomic import write_atomically
+from remp.compare import Comparison, Entry, Table
+from remp.comparison import protocol_note
+from remp.errors import ConfigError
+from remp.statistics import Estimate
+
+NAMES = ("comparison.md", "comparison.csv", "comparison.json", "comparison.png")
+HEAD = ("method", "accuracy", "difference", "episodes/s", "assumptions")
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """The tables in columns, for a terminal."""
+    return "\n\n".join(f"{_aligned(_cells(table))}\n{_note(table)}" for table in comparison.tables)
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """The tables for a page."""
+    return "\n".join(f"{_piped(_cells(table))}\n\n{_note(table)}\n" for table in comparison.tables)
+
+
+def comparison_csv(comparison: Comparison) -> str:
+    """One line a method and protocol; numbers as shares, not in percent."""
+    records = [_record(table, entry) for table in comparison.tables for entry in table.entries]
+    text = StringIO()
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def comparison_json(comparison: Comparison) -> str:
+    """Everything: each table's episode hash and protocol, each method's settings and accuracy of every episode."""
+    tables = [
+        {
+            **table.protocol.as_dict(),
+            "reference": table.reference,
+            "episode_hash": table.entries[0].result.episode_hash,
+            "checkpoint_hash": table.entries[0].result.checkpoint_hash,
+            "rows": [{**_record(table, entry), **entry.result.as_dict()} for entry in table.entries],
+        }
+        for table in comparison.tables
+    ]
+    return json.dumps({"tables": tables}, ensure_ascii=False) + "\n"
+
+
+def check_free(folder: Path, *, overwrite: bool = False) -> None:
+    """Raise ConfigError if the folder holds a comparison that may not be overwritten."""
+    held = [name for name in NAMES if (folder / name).exists()]
+    if held and not overwrite:
+        raise ConfigError(f"{folder} holds {', '.join(held)} already: give another folder, or --overwrite")
+
+
+def write_comparison(comparison: Comparison, folder: Path, *, overwrite: bool = False) -> list[Path]:
+    """Write all files into the folder and return their paths."""
+    from remp.plots_compare import comparison_plot
+
+    check_free(folder, overwrite=overwrite)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = (comparison_markdown(comparison), comparison_csv(comparison), comparison_json(comparison))
+    contents = [*(text.encode() for text in texts), comparison_plot(comparison)]
+    paths = [folder / name for name in NAMES]
+    for path, content in zip(paths, contents, strict=True):
+        write_atomically(path, content)
+    return paths
+
+
+def _cells(table: Table) -> list[tuple[str, ...]]:
+    rows = [
+        (
+            entry.name,
+            entry.accuracy,
+            entry.lead or "reference",
+            f"{entry.episodes_per_second:,.0f}",
+            entry.assumptions,
+        )
+        for entry in table.entries
+    ]
+    return [HEAD, *rows]
+
+
+def _note(table: Table) -> str:
+    result = table.entries[0].result
+    return (
+        f"{protocol_note(result)}\n"
+        f"Features: {result.backbone} of {result.checkpoint} ({result.checkpoint_hash[:12]}), transform "
+        f"{result.transform}. Differences: to {table.reference}, in points, paired by episode."
+    )
+
+
+def _aligned(cells: list[tuple[str, ...]]) -> str:
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
+    return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
+
+
+def _piped(cells: list[tuple[str, ...]]) -> str:
+    lines = [cells[0], ("---",) * len(HEAD), *cells[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _record(table: Table, entry: Entry) -> dict[str, Any]:
+    """The row in plain types."""
+    result, protocol = entry.result, table.protocol
+    shots = "+".join(map(str, protocol.n_shot)) if isinstance(protocol.n_shot, tuple) else protocol.n_shot
+    return {
+        "method": entry.name,
+        "n_way": protocol.n_way,
+        "n_shot": shots,
+        "n_query": protocol.n_query,
+        "distribution": protocol.distribution,
+        "n_episodes": result.estimate.n,
+        **_numbers("accuracy", result.estimate),
+        "reference": table.reference,
+        **_numbers("difference", entry.difference),
+        "episodes_per_second": round(entry.episodes_per_second, 2),
+        "transductive": result.transductive,
+        "assumes_balance": result.assumes_balance,
+        "episode_hash": result.episode_hash,
+    }
+
+
+def _numbers(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Mean and half-width, None where there is none: a single episode has no interval."""
+    mean = None if estimate is None else round(estimate.mean, 6)
+    half_width = None if estimate is None or estimate.n == 1 else round(estimate.half_width, 6)
+    return {name: mean, f"{name}_half_width_95": half_width}
