@@ -28,14 +28,14 @@ def _draw(axes: Axes, table: Table) -> None:
         width = 100 * estimate.half_width if estimate.n > 1 else None
         axes.errorbar(100 * estimate.mean, place, xerr=width, fmt="o", color=colour, capsize=3, label=entry.assumptions)
         if entry.name == table.reference:
-            axes.axvline(100 * estimate.mean, color=QUIET, linestyle=":", linewidth=1)
+            axes.axvline(100 * estimate.mean, color=QUIET, linestyle=":", linewidth=1, label=f"reference: {entry.name}")
     axes.set_yticks(list(places), [entry.name for entry in table.entries])
     axes.set_xlabel("accuracy, % (mean and 95 % interval)")
     axes.set_title(f"{protocol.n_way}-way {protocol.n_shot}-shot, {protocol.distribution}")
 
 
 def _legend(panels: list[Axes]) -> tuple[list, list[str]]:
-    """Each assumption once."""
+    """Each colour and line once."""
     handles, labels = panels[0].get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     return list(once.values()), list(once)
