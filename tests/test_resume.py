@@ -22,11 +22,9 @@ from remp.training import resume
 
 VARIANTS = {
     "plain": {},
-    "averaged": {"average": 0.9},
-    "nesterov": {"nesterov": True, "schedule_of_rate": "cosine"},
-    "two phases": {"schedule": "global-then-local", "average": 0.9},
+    "averaged, in two phases": {"schedule": "global-then-local", "average": 0.9},
+    "nesterov, cosine, three a step": {"nesterov": True, "schedule_of_rate": "cosine", "episodes_per_step": 3},
     "no momentum": {"momentum": 0.0, "method": "protonet"},
-    "three a step": {"episodes_per_step": 3},
 }
 DROPOUT = {
     "backbone": "resnet12",
@@ -106,6 +104,16 @@ def test_a_run_killed_before_its_first_checkpoint_starts_over(train_tiny, resume
     (tmp_path / "cut").mkdir()
     shutil.copy(whole / "config.yaml", tmp_path / "cut")
     assert same_tensors(resume_tiny(tmp_path / "cut") / "last.safetensors", whole / "last.safetensors")
+
+
+def test_a_resumed_run_no_longer_needs_the_weights_it_started_from(train_tiny, resume_tiny, monkeypatch, tmp_path):
+    first = train_tiny("first") / "best.safetensors"
+    with monkeypatch.context() as context:
+        stop_after(context, 2)
+        with pytest.raises(Interrupted):
+            train_tiny("second", start_from=str(first))
+    first.unlink()
+    assert (resume_tiny(tmp_path / "second") / "best.safetensors").is_file()
 
 
 class Killed(BaseException):

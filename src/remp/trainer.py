@@ -47,7 +47,7 @@ class Trainer:
         self.episodes = TrainingEpisodes(config, train_set, self.normalisation, processes.device)
         self.validation_episodes = _validation_episodes(config, validation_set)
         self.method = build_method(config, train_set.image_size, train_set.n_classes)
-        if config.start_from:
+        if config.start_from and not folder.last.exists():  # a resumed run has weights of its own
             take_weights(self.method, find_checkpoint(config.start_from))
         self.optimiser = make_optimiser(
             self.method,
