@@ -152,11 +152,9 @@ class Trainer:
                 self.best = {"episodes": self.done, "validation_accuracy": accuracy}
                 self._save(self.folder.best, weight_tensors(self.method))
         self.processes.barrier()
-        losses = "  ".join(f"{name[5:]} {value:.3f}" for name, value in entry.items() if name.startswith("loss_"))
-        return (
-            f"{self.done:>7} episodes   loss: {losses}   validation {100 * accuracy:.2f} % "
-            f"(best {100 * self.best['validation_accuracy']:.2f} %)   {entry['episodes_per_second']:.1f} episodes/s"
-        )
+        losses = ", ".join(f"{name[5:]} {value:.3f}" for name, value in entry.items() if name.startswith("loss_"))
+        best = 100 * self.best["validation_accuracy"]
+        return f"{self.done:>7} episodes   {losses}   validation {100 * accuracy:.2f} % (best {best:.2f})"
 
     def _validation_accuracy(self) -> float:
         transform = FeatureTransform.parse(self.config.transform)

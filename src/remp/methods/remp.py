@@ -37,7 +37,6 @@ class ReMP(Method):
     repulsion, row_norm, threshold, step: see Rectification.
     """
 
-    transductive: ClassVar[bool] = True
     frozen: ClassVar[bool] = True
 
     def __init__(
@@ -89,6 +88,11 @@ class ReMP(Method):
         self.projection = projection
         if has_projection:
             self.weight = nn.Parameter(torch.eye(dim) if projection == "learned" else torch.zeros(dim, dim))
+
+    @property
+    def transductive(self) -> bool:  # type: ignore[override]
+        """Without layers nothing is learned from the queries: ProtoNet's rule."""
+        return self.rectification.layers > 0
 
     def logits(self, episodes: Episodes) -> Tensor:
         return self.rectified(episodes).logits
