@@ -31,7 +31,10 @@ def _centred(features: Tensor, base_mean: Tensor | None) -> Tensor:
 
 
 def _inner_products(support: Tensor, query: Tensor) -> Tensor:
-    crossed = support @ query.transpose(-1, -2)
-    of_support = torch.cat([support @ support.transpose(-1, -2), crossed], dim=-1)
-    of_query = torch.cat([crossed.transpose(-1, -2), query @ query.transpose(-1, -2)], dim=-1)
-    return torch.cat([of_support, of_query], dim=-2)
+    n_support, n_items = support.shape[1], support.shape[1] + query.shape[1]
+    products = query.new_empty(len(query), n_items, n_items)
+    products[:, :n_support, :n_support] = support @ support.transpose(-1, -2)
+    products[:, n_support:, n_support:] = query @ query.transpose(-1, -2)
+    products[:, :n_support, n_support:] = crossed = support @ query.transpose(-1, -2)
+    products[:, n_support:, :n_support] = crossed.transpose(-1, -2)
+    return products

@@ -26,7 +26,7 @@ def completed_prototypes(
     n_way: int,
     *,
     scale: float = 10.0,
-    across_classes: bool = False,
+    across_classes: bool = True,
     relabel_support: bool = False,
 ) -> Tensor:
     """support: (S, d); query: (Q, d), already shifted -> (n_way, d)."""
@@ -41,8 +41,8 @@ def completed_prototypes(
         if not members:
             prototypes.append(means[n])
             continue
-        total = {i: sum(math.exp(s) for s in scores[i]) / (1 / len(members)) for i in members}
-        if not across_classes:
-            total = dict.fromkeys(members, sum(math.exp(scores[i][n]) for i in members))
-        prototypes.append(sum(math.exp(scores[i][n]) / total[i] * items[i] for i in members))
+        weights = {i: math.exp(scores[i][n]) for i in members}
+        if across_classes:
+            weights = {i: weights[i] / sum(math.exp(score) for score in scores[i]) for i in members}
+        prototypes.append(sum(weights[i] * items[i] for i in members) / sum(weights.values()))
     return torch.stack(prototypes)
