@@ -3,8 +3,8 @@
     python benchmarks/frozen_methods.py [--tasks 10000] [--methods pt-map,tim-gd]
 
 5-way 1-shot with 15 queries a class on 640-d features, made up around class centres and non-negative as after a ReLU.
-Each method is scored in a process of its own, so that the peak memory printed is its own: the whole process with features,
-episodes and torch. Settings are the defaults.
+Settings are the defaults. Each method is scored in a process of its own, so that the peak memory printed is its own:
+that of the whole process, with features, episodes and torch.
 """
 
 import argparse

@@ -1,0 +1,49 @@
+"""The side of easyfsl in benchmarks/easyfsl_peer.py, run there by a Python that has easyfsl and not remp.
+
+    python benchmarks/easyfsl_side.py FOLDER
+
+Reads FOLDER/tasks.npz and writes FOLDER/peer.npz: for each method the accuracy of each task, and the seconds of all.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from easyfsl.methods import PTMAP, TIM, FewShotClassifier, LaplacianShot, PrototypicalNetworks
+
+# The library's own defaults: 20, 50 and 10 steps. Its published benchmark, too, normalises features for all of these.
+METHODS = {
+    "protonet": (PrototypicalNetworks(), "features"),
+    "laplacian-shot": (LaplacianShot(feature_normalization=2), "features"),
+    "tim": (TIM(feature_normalization=2), "features"),
+    "pt-map": (PTMAP(feature_normalization=2), "features"),
+    "pt-map, prepared": (PTMAP(power_factor=1.0), "prepared"),
+}
+
+
+def main(folder: Path) -> None:
+    tasks = {name: torch.from_numpy(array) for name, array in np.load(folder / "tasks.npz").items()}
+    found = {}
+    for name, (method, features) in METHODS.items():
+        started = time.perf_counter()
+        found[f"accuracies/{name}"] = score(method, tasks[features], tasks)
+        found[f"seconds/{name}"] = np.array(time.perf_counter() - started)
+        print(f"easyfsl: {name} done", flush=True)
+    np.savez(folder / "peer.npz", **found)
+
+
+@torch.no_grad()
+def score(method: FewShotClassifier, features: torch.Tensor, tasks: dict[str, torch.Tensor]) -> np.ndarray:
+    """Accuracy of each task, one task after the other as the library works."""
+    accuracies = []
+    for i in range(len(tasks["support"])):
+        method.process_support_set(features[tasks["support"][i]], tasks["support_labels"][i])
+        answers = method(features[tasks["query"][i]]).argmax(1)
+        accuracies.append((answers == tasks["query_labels"][i]).double().mean().item())
+    return np.array(accuracies)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
