@@ -2,11 +2,13 @@
 
     python benchmarks/easyfsl_peer.py [--tasks 1000] [--environment FOLDER]
 
-5-way 1-shot, 15 queries a class, 640-d features made up around class centres. easyfsl comes from PyPI into an environment
-of its own, made in a temporary folder, or kept in --environment. Both sides run at the settings of easyfsl: 20 steps of
-LaplacianShot, 50 of TIM, 10 of PT-MAP. The algorithm is the same in ProtoNet and in "pt-map, prepared", where features were
-power transformed and normalised before; elsewhere the two libraries read the papers differently: in LaplacianShot the
-weights that complete prototypes and whether queries are shifted, in TIM cosine or Euclid, in PT-MAP the norm after the power.
+5-way 1-shot, 15 queries a class, 640-d features made up around class centres. easyfsl comes from PyPI into an
+environment of its own, made in a temporary folder, or kept in --environment. Both sides run at the settings of easyfsl:
+20 steps of LaplacianShot, 50 of TIM, 10 of PT-MAP.
+
+The algorithm is the same in ProtoNet and in "pt-map, prepared", where features were power transformed and normalised
+before. Elsewhere the two libraries read the papers differently: in LaplacianShot the weights that complete prototypes
+and whether queries are shifted, in TIM cosine or Euclid, in PT-MAP the norm after the power.
 """
 
 import argparse
@@ -54,9 +56,7 @@ def main() -> None:
         subprocess.run([python, Path(__file__).with_name("easyfsl_side.py"), folder], check=True)
         peer = dict(np.load(folder / "peer.npz"))
     print(f"{arguments.tasks} tasks, 5-way 1-shot 15 queries, {features.shape[1]}-d, {torch.get_num_threads()} threads")
-    print(
-        f"{'method':<18}{'easyfsl ms':>12}{'remp ms':>10}{'ratio':>8}{'easyfsl %':>11}{'remp %':>8}   difference, points"
-    )
+    print(f"{'ms a task, %':<18}{'easyfsl':>10}{'remp':>10}{'ratio':>8}{'easyfsl':>9}{'remp':>8}   difference, points")
     for name, (method, settings) in OURS.items():
         chosen = prepared if name.endswith("prepared") else features
         print(line(name, METHODS[method](**settings), chosen, episodes, peer), flush=True)
@@ -67,7 +67,7 @@ def make_environment(folder: Path) -> Path:
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     if not python.exists():
         venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)  # no work if they are there
     return python
 
 
@@ -85,10 +85,9 @@ def line(name: str, method: Method, features: Tensor, episodes: Episodes, peer: 
     seconds = time.perf_counter() - started
     theirs, their_seconds = peer[f"accuracies/{name}"], float(peer[f"seconds/{name}"])
     difference = paired_difference(ours, theirs)
-    times = (
-        f"{1000 * their_seconds / len(ours):>12.2f}{1000 * seconds / len(ours):>10.3f}{their_seconds / seconds:>8.0f}"
-    )
-    shares = f"{100 * theirs.mean():>11.1f}{100 * ours.mean():>8.1f}"
+    factor = 1000 / len(ours)
+    times = f"{factor * their_seconds:>10.2f}{factor * seconds:>10.3f}{their_seconds / seconds:>8.0f}"
+    shares = f"{100 * theirs.mean():>9.1f}{100 * ours.mean():>8.1f}"
     return f"{name:<18}{times}{shares}   {100 * difference.mean:+.2f} ± {100 * difference.half_width:.2f}"
 
 
