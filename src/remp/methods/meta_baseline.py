@@ -20,7 +20,7 @@ class MetaBaseline(PretrainedMethod):
     the cosines before the softmax.
 
     Ours differs from the public code in that both stages are parts of one run, on episodes: one learning rate falls
-    over both, and the scale learns at a tenth of it (at the full rate it collapses under plain SGD).
+    over both, and the scale learns at a tenth of it (ReMP's global cosine scale collapsed at the full rate).
 
     pretrain_share: share of the training that goes to the linear classifier. cosine_scale: the scale at the start.
     """
