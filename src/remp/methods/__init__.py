@@ -2,25 +2,36 @@
 
 from remp.methods.base import Method
 from remp.methods.bd_cspn import BDCSPN
+from remp.methods.can import CAN, CANT
+from remp.methods.dfmn_mct import DFMNMCT
 from remp.methods.epnet import EPNet
 from remp.methods.feat import FEAT
 from remp.methods.label_spreading import LabelSpreading
 from remp.methods.laplacian_shot import LaplacianShot
+from remp.methods.maml import MAML
 from remp.methods.meta_baseline import MetaBaseline
+from remp.methods.metaoptnet import MetaOptNetRidge, MetaOptNetSVM
 from remp.methods.protonet import ProtoNet
 from remp.methods.relation_net import RelationNet
 from remp.methods.remp import ReMP
 from remp.methods.simpleshot import SimpleShot, SimpleShotL2N, SimpleShotUN
 from remp.methods.soft_kmeans import SoftKMeans
+from remp.methods.tadam import TADAM
 from remp.methods.tpn import TPN
 
 METHODS: dict[str, type[Method]] = {
     "bd-cspn": BDCSPN,
+    "can": CAN,
+    "can-t": CANT,
+    "dfmn-mct": DFMNMCT,
     "epnet": EPNet,
     "feat": FEAT,
     "label-spreading": LabelSpreading,
     "laplacian-shot": LaplacianShot,
+    "maml": MAML,
     "meta-baseline": MetaBaseline,
+    "metaoptnet-ridge": MetaOptNetRidge,
+    "metaoptnet-svm": MetaOptNetSVM,
     "protonet": ProtoNet,
     "relationnet": RelationNet,
     "remp": ReMP,
@@ -28,18 +39,26 @@ METHODS: dict[str, type[Method]] = {
     "simpleshot-l2n": SimpleShotL2N,
     "simpleshot-un": SimpleShotUN,
     "soft-kmeans": SoftKMeans,
+    "tadam": TADAM,
     "tpn": TPN,
 }
 
 __all__ = [
     "BDCSPN",
+    "CAN",
+    "CANT",
+    "DFMNMCT",
     "FEAT",
+    "MAML",
     "METHODS",
+    "TADAM",
     "TPN",
     "EPNet",
     "LabelSpreading",
     "LaplacianShot",
     "MetaBaseline",
+    "MetaOptNetRidge",
+    "MetaOptNetSVM",
     "Method",
     "ProtoNet",
     "ReMP",
