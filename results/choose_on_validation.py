@@ -22,9 +22,9 @@ from remp.transform import FeatureTransform
 GRID = {
     "projection": ["absent", "identity"],
     "repulsion": ["negative", "zero", "none"],
-    "scale": [2.0, 5.0, 10.0, 15.0, 20.0],
+    "scale": [5.0, 10.0, 20.0],
     "layers": [2, 5, 10],
-    "step": [0.2, 0.5, 1.0],
+    "step": [0.3, 1.0],
 }
 # With h = identity the features double in each layer, which sharpens the attention: smaller scales to start from.
 IDENTITY_SCALE = 0.1

@@ -96,10 +96,8 @@ def embed(
         for start in range(0, len(images), EMBED_BATCH):
             batch = torch.from_numpy(np.array(images[start : start + EMBED_BATCH])).to(device)
             pixels = normalisation(batch)
-            part = method.embed(pixels)
-            if transform.mirror:
-                part = (part + method.embed(pixels.flip(3))) / 2
-            part = transform.features(part)
+            views = [pixels, pixels.flip(3)] if transform.mirror else [pixels]
+            part = transform.features(*map(method.embed, views))
             if features is None:
                 features = part.new_empty(len(images), *part.shape[1:])
             features[start : start + len(batch)] = part

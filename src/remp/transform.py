@@ -14,10 +14,10 @@ PARTS = ("mirror", "power", "l2", "centre")
 
 @dataclass(frozen=True)
 class FeatureTransform:
-    """Parts are applied in this order, each if switched on.
+    """Each part if it is switched on.
 
-    mirror: embeddings of the image and of its mirror image are averaged. power: signed square root of each number.
-    l2: L2 norm 1. centre: minus the mean of the episode's support and queries, then L2 norm 1 again if `l2`. Centring
+    power: signed square root of each number. mirror: the same is done to the mirror image, and both are averaged. l2: then
+    L2 norm 1. centre: minus the mean of the episode's support and queries, then L2 norm 1 again if `l2`. Centring
     looks at the queries, so it makes any method transductive.
     """
 
@@ -46,11 +46,13 @@ class FeatureTransform:
     def transductive(self) -> bool:
         return self.centre
 
-    def features(self, features: Tensor) -> Tensor:
-        """The parts that look at one image: (n, …) -> (n, …)."""
-        if self.power:
-            features = features.sign() * features.abs().sqrt()
-        return _unit_items(features) if self.l2 else features
+    def features(self, *views: Tensor) -> Tensor:
+        """The parts that look at one image: embeddings of its views (n, …), one or more -> (n, …)."""
+        mean = torch.stack([self._rooted(view) for view in views]).mean(0)
+        return _unit_items(mean) if self.l2 else mean
+
+    def _rooted(self, features: Tensor) -> Tensor:
+        return features.sign() * features.abs().sqrt() if self.power else features
 
     def episodes(self, episodes: Episodes) -> Episodes:
         """The part that looks at an episode: features (E, S, …) and (E, Q, …) minus their common mean."""
