@@ -16,9 +16,9 @@ PARTS = ("mirror", "power", "l2", "centre")
 class FeatureTransform:
     """Each part if it is switched on.
 
-    power: signed square root of each number. mirror: the same is done to the mirror image, and both are averaged. l2: then
-    L2 norm 1. centre: minus the mean of the episode's support and queries, then L2 norm 1 again if `l2`. Centring
-    looks at the queries, so it makes any method transductive.
+    power: signed square root of each number. mirror: the same is done to the mirror image, and both are averaged.
+    l2: then L2 norm 1. centre: minus the mean of the episode's support and queries, then L2 norm 1 again if `l2`.
+    Centring looks at the queries, so it makes any method transductive.
     """
 
     mirror: bool = False

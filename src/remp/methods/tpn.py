@@ -23,8 +23,8 @@ class TPN(Method):
     gives each its own length scale, by which its feature is divided before distances are taken. Labels of the support
     spread along the edges to the queries, in closed form, and training goes through that solution.
 
-    Ours differs from the public code: scales start near 1 (the last bias is 1, so that SGD does not start by dividing by
-    almost zero), neighbours that tie for the last place are all kept, and the matrix is solved with, not inverted after
+    Ours differs from the public code: scales start near 1 (the last bias is 1, so that SGD does not start next to a
+    division by zero), neighbours that tie for the last place are all kept, and the matrix is solved with, not inverted after
     adding machine epsilon to every entry.
 
     neighbours: edges are kept between a node and this many nearest ones, itself included. alpha: how far labels
