@@ -24,7 +24,7 @@ class TPN(Method):
     spread along the edges to the queries, in closed form, and training goes through that solution.
 
     Ours differs from the public code: scales start near 1 (the last bias is 1, so that SGD does not start next to a
-    division by zero), neighbours that tie for the last place are all kept, and the matrix is solved with, not inverted after
+    division by zero), neighbours that tie for the last place are all kept, and equations are solved, not inverted after
     adding machine epsilon to every entry.
 
     neighbours: edges are kept between a node and this many nearest ones, itself included. alpha: how far labels
