@@ -15,8 +15,8 @@ def test_a_case_worked_by_hand():
     """Classes (3, 4) and (1, 0), query (2, 0). L2N: (0.6, 0.8), (1, 0), (1, 0), at squared distances 0.8 and 0."""
     support, query = torch.tensor([[[3.0, 4.0], [1.0, 0.0]]]), torch.tensor([[[2.0, 0.0]]])
     episodes = Episodes(support, torch.tensor([[0, 1]]), query, None, 2)
-    assert SimpleShot(variant="un").logits(episodes).flatten().tolist() == pytest.approx([-17.0, -1.0])
-    assert SimpleShot(variant="l2n").logits(episodes).flatten().tolist() == pytest.approx([-0.8, 0.0], abs=1e-6)
+    assert SimpleShot(normalisation="un").logits(episodes).flatten().tolist() == pytest.approx([-17.0, -1.0])
+    assert SimpleShot(normalisation="l2n").logits(episodes).flatten().tolist() == pytest.approx([-0.8, 0.0], abs=1e-6)
 
 
 def test_centring_comes_before_the_norm():
@@ -50,6 +50,6 @@ def test_without_a_known_mean_cl2n_is_l2n():
     assert torch.equal(METHODS["simpleshot"]().logits(episodes), METHODS["simpleshot-l2n"]().logits(episodes))
 
 
-def test_an_unknown_variant_is_refused():
-    with pytest.raises(ConfigError, match="variant is 'l1n'; choose from: un, l2n, cl2n"):
-        SimpleShot(variant="l1n")
+def test_an_unknown_normalisation_is_refused():
+    with pytest.raises(ConfigError, match="normalisation is 'l1n'; choose from: un, l2n, cl2n"):
+        SimpleShot(normalisation="l1n")

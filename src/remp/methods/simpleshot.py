@@ -25,35 +25,35 @@ class SimpleShot(Method):
     Ours differs from the public code in nothing that changes an answer: logits are minus the squared distance. Where
     the mean of the training classes is not known (`base_mean` is None), CL2N is L2N.
 
-    variant: "un" features as they are, "l2n" with L2 norm 1, "cl2n" centred and then with L2 norm 1.
+    normalisation: "un" features as they are, "l2n" with L2 norm 1, "cl2n" centred and then with L2 norm 1.
     """
 
     frozen: ClassVar[bool] = True
 
-    def __init__(self, *args: Any, variant: Variant = "cl2n", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, normalisation: Variant = "cl2n", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        check_choice("variant", variant, Variant)
-        self.variant = variant
+        check_choice("normalisation", normalisation, Variant)
+        self.normalisation = normalisation
 
     def logits(self, episodes: Episodes) -> Tensor:
         support, query = (self._normalised(items) for items in (episodes.support, episodes.query))
         return negative_squared_distance(query, class_means(support, episodes.support_labels, episodes.n_way))
 
     def _normalised(self, features: Tensor) -> Tensor:
-        if self.variant == "un":
+        if self.normalisation == "un":
             return features
-        return cl2n(features, self.base_mean if self.variant == "cl2n" else None)
+        return cl2n(features, self.base_mean if self.normalisation == "cl2n" else None)
 
 
 class SimpleShotUN(SimpleShot):
     """SimpleShot on features as they are."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, variant="un", **kwargs)
+        super().__init__(*args, normalisation="un", **kwargs)
 
 
 class SimpleShotL2N(SimpleShot):
     """SimpleShot on features with L2 norm 1."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, variant="l2n", **kwargs)
+        super().__init__(*args, normalisation="l2n", **kwargs)
