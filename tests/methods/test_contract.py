@@ -9,18 +9,20 @@ from remp.episodes import Episodes
 from remp.methods import METHODS, Method
 
 N_WAY = 3
+MAP, VECTOR = (4, 3, 3), (12,)
 
 
 @pytest.fixture(params=METHODS)
 def method(request) -> Method:
     torch.manual_seed(0)
-    return METHODS[request.param]().eval()
+    owner = METHODS[request.param]
+    return owner(feature_shape=MAP if owner.uses_maps else VECTOR, n_classes=5).eval()
 
 
 def features(method: Method, n_episodes: int = 8, n_query: int = 6, shots: tuple[int, ...] = (2, 1, 3)) -> Episodes:
     """Episodes of random features with shots that differ between classes."""
     generator = torch.Generator().manual_seed(1)
-    shape = (4, 3, 3) if method.uses_maps else (12,)
+    shape = MAP if method.uses_maps else VECTOR
     labels = torch.cat([torch.full((k,), way) for way, k in enumerate(shots)]).expand(n_episodes, -1)
     ways = torch.randint(len(shots), (n_episodes, n_query), generator=generator)
     support = torch.rand(n_episodes, labels.shape[1], *shape, generator=generator)
@@ -91,3 +93,10 @@ def test_features_without_gradient_stay_without(method):
         assert not method.logits(episodes).requires_grad
     assert torch.equal(episodes.support, before[0])
     assert torch.equal(episodes.query, before[1])
+
+
+@pytest.mark.parametrize("name", [name for name, owner in METHODS.items() if owner.frozen])
+def test_a_method_for_ready_made_features_needs_no_arguments(name):
+    method = METHODS[name]().eval()
+    episodes = features(method, n_episodes=2).without_query_labels()
+    assert method.logits(episodes).shape == (2, episodes.query.shape[1], N_WAY)
