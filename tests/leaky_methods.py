@@ -87,15 +87,16 @@ class IsRandom(ProtoNet):
 
 
 class ForcesBalance(ProtoNet):
-    """Makes every class equally likely over the queries, and does not say so."""
+    """Raises the price of a class until no more queries want it than want any other, and does not say so."""
 
     transductive = True
 
     def logits(self, episodes: Episodes) -> Tensor:
-        logits = super().logits(episodes) / 10
-        for _ in range(50):
-            logits = logits.log_softmax(dim=1).log_softmax(dim=2)
-        return logits.log_softmax(dim=1)
+        logits = super().logits(episodes)
+        for _ in range(200):
+            wanted = torch.nn.functional.one_hot(logits.argmax(-1), episodes.n_way).sum(1, keepdim=True)
+            logits = logits - 0.1 * (wanted - episodes.query.shape[1] / episodes.n_way)
+        return logits
 
 
 class WantsFiveWays(ProtoNet):

@@ -8,21 +8,21 @@ from remp.audit_finding import Finding
 from remp.audit_subject import Subject
 
 N_EPISODES, N_WAY, N_QUERY = 10, 5, 75
-FORCED = 1.5  # times an equal share: random answers give the largest class 1.3 times of it, the truth five times
 LITTLE = 0.05  # accuracy that may be lost without being said to fall
 
 
 def measure_balance(subject: Subject) -> Finding:
     """Accuracy on balanced, Dirichlet(2) and one-class queries of easily told classes, for information.
 
-    Fails a method that does not declare `assumes_balance` and yet spreads queries of a single class evenly over all.
+    Fails a method that does not declare `assumes_balance` and yet shares unequal queries out about equally, of both
+    unequal kinds. Queries of one class alone would not show it: there prototypes may merge, which is another weakness.
     """
     labels = {"balanced": _balanced(), "dirichlet:2": _dirichlet(subject.seed), "one class": _one_class()}
     answers = {name: _answers(subject, queries) for name, queries in labels.items()}
     accuracy = {name: float((answers[name] == labels[name]).float().mean()) for name in labels}
-    share = _largest_share(answers["one class"])
-    learned = accuracy["balanced"] >= 2 / N_WAY  # answers of a method that knows nothing tell nothing
-    forced = learned and share < FORCED / N_WAY
+    evened = {f"evened {name}": _evened(answers[name], labels[name]) for name in ("dirichlet:2", "one class")}
+    knows = accuracy["balanced"] >= 2 / N_WAY  # answers of a method that knows nothing tell nothing
+    forced = knows and min(evened.values()) > 0.5
     declared = subject.method.assumes_balance
     holds = min(accuracy.values()) > accuracy["balanced"] - LITTLE
     sentence = (
@@ -30,18 +30,23 @@ def measure_balance(subject: Subject) -> Finding:
         f"accuracy {'holds' if holds else 'falls'} where queries are not balanced"
     )
     if forced:
-        sentence += "; queries of a single class are spread evenly over all"
-    return Finding("", declared or not forced, sentence, {**accuracy, "largest share": share})
+        sentence += "; unequal queries are shared out about equally"
+    return Finding("", declared or not forced, sentence, {**accuracy, **evened})
 
 
 def _answers(subject: Subject, query_labels: Tensor) -> Tensor:
     return subject.answer(subject.episodes((1,) * N_WAY, query_labels, noise=0.5)).argmax(-1)
 
 
-def _largest_share(answers: Tensor) -> float:
-    """The share of the class that is answered most, mean over episodes: (E, Q) -> number."""
-    counts = torch.nn.functional.one_hot(answers, N_WAY).sum(1)  # (E, n_way)
-    return float(counts.amax(1).float().mean()) / N_QUERY
+def _evened(answers: Tensor, query_labels: Tensor) -> float:
+    """How equal the classes are in the answers (E, Q): 1 wholly, 0 as unequal as in the truth or more so."""
+    inequality = [(_counts(classes) - N_QUERY / N_WAY).abs().mean() for classes in (answers, query_labels)]
+    return float((1 - inequality[0] / inequality[1]).clamp(min=0))
+
+
+def _counts(classes: Tensor) -> Tensor:
+    """Queries of each class: (E, Q) -> (E, n_way)."""
+    return torch.nn.functional.one_hot(classes, N_WAY).sum(1)
 
 
 def _balanced() -> Tensor:
