@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
     "validate_every": 60,
     "validation_episodes": 100,
 }
-# ProtoNet's distances are scaled: without it, distances of a hundred saturate the softmax and little is learned in so few
+# ProtoNet's distances are scaled: else distances of a hundred saturate the softmax and little is learned in so few
 # episodes (validation classes, runs of 200 episodes: scale 1 gives 30 %, 0.1 gives 48 %, 0.02 gives 78 %).
 METHOD_SETTINGS: dict[str, dict[str, Any]] = {"remp": {"alpha": 1.0}, "protonet": {"scale": 0.02}}
 
