@@ -11,6 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
+try:
+    import torchvision  # noqa: F401
+except RuntimeError:
+    # torchvision's compiled part was built for another torch. easyfsl needs none of it, but torchvision is not imported
+    # unless these two operators have a name.
+    for operator in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{operator}", "(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+
 from easyfsl.methods import PTMAP, TIM, FewShotClassifier, LaplacianShot, PrototypicalNetworks
 
 # The library's own defaults: 20, 50 and 10 steps. Its published benchmark, too, normalises features for all of these.
