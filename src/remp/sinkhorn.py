@@ -11,7 +11,7 @@ _LOOK_EVERY = 4
 
 
 class Plan(NamedTuple):
-    """matrix: (E, n, m), the scaled matrix. row_factors: (E, n), a start for the next, similar problem."""
+    """matrix: (E, n, m), the scaled matrix. row_factors: (E, n), double, a start for the next, similar problem."""
 
     matrix: Tensor
     row_factors: Tensor
@@ -33,9 +33,10 @@ def sinkhorn(
     sweeps; its rows then sum exactly. start: row factors of an earlier plan, from which fewer sweeps are needed.
 
     Finite for all scores: of those of a column, the ones further below its best than exp can tell apart are raised.
+    Computed in double precision: where a plan is nearly hard, its factors hang on tiny differences of sums.
     """
-    kernel = _kernel(scores)
-    row_sums = _of_the_same_total(row_sums, column_sums)
+    kernel, column_sums = _kernel(scores.double()), column_sums.double()
+    row_sums = _of_the_same_total(row_sums.double(), column_sums)
     rows = torch.ones_like(row_sums) if start is None else start.clone()
     columns = torch.zeros_like(column_sums)
     running = torch.arange(len(scores), device=scores.device)
@@ -49,7 +50,7 @@ def sinkhorn(
             break
         if not goes_on.all():
             running, part, part_rows = running[goes_on], part[goes_on], part_rows[goes_on]
-    return Plan(rows.unsqueeze(-1) * kernel * columns.unsqueeze(-2), rows)
+    return Plan((rows.unsqueeze(-1) * kernel * columns.unsqueeze(-2)).to(scores.dtype), rows)
 
 
 def _kernel(scores: Tensor) -> Tensor:
