@@ -17,6 +17,7 @@ from remp.methods.remp import ReMP
 from remp.methods.simpleshot import SimpleShot, SimpleShotL2N, SimpleShotUN
 from remp.methods.soft_kmeans import SoftKMeans
 from remp.methods.tadam import TADAM
+from remp.methods.tim import TIMADM, TIMGD
 from remp.methods.tpn import TPN
 
 METHODS: dict[str, type[Method]] = {
@@ -40,6 +41,8 @@ METHODS: dict[str, type[Method]] = {
     "simpleshot-un": SimpleShotUN,
     "soft-kmeans": SoftKMeans,
     "tadam": TADAM,
+    "tim-adm": TIMADM,
+    "tim-gd": TIMGD,
     "tpn": TPN,
 }
 
@@ -52,6 +55,8 @@ __all__ = [
     "MAML",
     "METHODS",
     "TADAM",
+    "TIMADM",
+    "TIMGD",
     "TPN",
     "EPNet",
     "LabelSpreading",
