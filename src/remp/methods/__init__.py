@@ -12,6 +12,7 @@ from remp.methods.maml import MAML
 from remp.methods.meta_baseline import MetaBaseline
 from remp.methods.metaoptnet import MetaOptNetRidge, MetaOptNetSVM
 from remp.methods.protonet import ProtoNet
+from remp.methods.pt_map import PTMAP
 from remp.methods.relation_net import RelationNet
 from remp.methods.remp import ReMP
 from remp.methods.simpleshot import SimpleShot, SimpleShotL2N, SimpleShotUN
@@ -34,6 +35,7 @@ METHODS: dict[str, type[Method]] = {
     "metaoptnet-ridge": MetaOptNetRidge,
     "metaoptnet-svm": MetaOptNetSVM,
     "protonet": ProtoNet,
+    "pt-map": PTMAP,
     "relationnet": RelationNet,
     "remp": ReMP,
     "simpleshot": SimpleShot,
@@ -54,6 +56,7 @@ __all__ = [
     "FEAT",
     "MAML",
     "METHODS",
+    "PTMAP",
     "TADAM",
     "TIMADM",
     "TIMGD",

@@ -1,0 +1,82 @@
+"""PT-MAP: power transform, then prototypes and balanced assignments in turn."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from remp.episodes import Episodes
+from remp.item_space import inner_products, mean_weights, squared_distances, stacked
+from remp.limits import require_at_least, require_positive, require_share
+from remp.methods.base import Method
+from remp.power_transform import centred_on_sphere, power_transform
+from remp.rectification_layer import one_hot_rows
+from remp.similarity import TINY, unit
+from remp.sinkhorn import sinkhorn
+
+
+class PTMAP(Method):
+    """Hu, Gripon, Pateux: Leveraging the Feature Distribution in Transfer-based Few-Shot Learning, 2021.
+    https://arxiv.org/abs/2006.03806
+
+    The square root makes features after a ReLU more Gaussian; support and queries are then each centred and brought to
+    the unit sphere. Queries are shared out so that every class gets equally many, at the least total squared distance
+    to the prototypes plus an entropy (Sinkhorn). Each prototype goes part of the way to the mean of what its class got.
+
+    Ours differs from the public code in that a negative feature keeps its sign under the power, prototypes are kept as
+    weights of the items (the same, without the dimension), and Sinkhorn starts from the plan before and stops for each
+    task by itself. easyfsl's variant: `centre: false, steps: 10`.
+
+    exponent: of the power transform, 1 for none. centre: subtract means. steps, step_size: updates of the prototypes
+    and the share of the way. sharpness: factor of the squared distances in Sinkhorn.
+    """
+
+    transductive: ClassVar[bool] = True
+    assumes_balance: ClassVar[bool] = True
+    frozen: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *args: Any,
+        exponent: float = 0.5,
+        centre: bool = True,
+        steps: int = 20,
+        step_size: float = 0.2,
+        sharpness: float = 10.0,
+        tolerance: float = 1e-6,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        require_at_least(0, steps=steps)
+        require_positive(exponent=exponent, sharpness=sharpness, tolerance=tolerance)
+        require_share(step_size=step_size)
+        self.exponent, self.centre, self.sharpness = exponent, centre, sharpness
+        self.steps, self.step_size, self.tolerance = steps, step_size, tolerance
+
+    def logits(self, episodes: Episodes) -> Tensor:
+        items = self._prepared(stacked(episodes), episodes.support.shape[1])
+        products = inner_products(items)
+        labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)  # (E, N, S)
+        weights, factors = mean_weights(labels, items.shape[1]), None
+        for _ in range(self.steps):
+            plan, factors = self._assign(weights, products, labels.shape[-1], factors)
+            target = mean_weights(torch.cat([labels, plan], dim=-1))
+            weights = torch.lerp(weights, target, self.step_size)
+        plan, _ = self._assign(weights, products, labels.shape[-1], factors)
+        return plan.clamp(min=TINY).log().transpose(-1, -2)
+
+    def _prepared(self, features: Tensor, n_support: int) -> Tensor:
+        items = unit(power_transform(features, self.exponent))
+        if not self.centre:
+            return items
+        return torch.cat([centred_on_sphere(items[:, :n_support]), centred_on_sphere(items[:, n_support:])], dim=1)
+
+    def _assign(
+        self, weights: Tensor, products: Tensor, n_support: int, factors: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Queries shared out evenly (E, N, Q), and the factors to start the next time from."""
+        distances = squared_distances(weights, products)[..., n_support:]
+        n_episodes, n_way, n_query = distances.shape
+        each_class = distances.new_full((n_episodes, n_way), n_query / n_way)
+        each_query = distances.new_ones(n_episodes, n_query)
+        return sinkhorn(-self.sharpness * distances, each_class, each_query, tolerance=self.tolerance, start=factors)
