@@ -11,6 +11,7 @@ from remp.methods.laplacian_shot import LaplacianShot
 from remp.methods.maml import MAML
 from remp.methods.meta_baseline import MetaBaseline
 from remp.methods.metaoptnet import MetaOptNetRidge, MetaOptNetSVM
+from remp.methods.paddle import PADDLE
 from remp.methods.protonet import ProtoNet
 from remp.methods.pt_map import PTMAP
 from remp.methods.relation_net import RelationNet
@@ -34,6 +35,7 @@ METHODS: dict[str, type[Method]] = {
     "meta-baseline": MetaBaseline,
     "metaoptnet-ridge": MetaOptNetRidge,
     "metaoptnet-svm": MetaOptNetSVM,
+    "paddle": PADDLE,
     "protonet": ProtoNet,
     "pt-map": PTMAP,
     "relationnet": RelationNet,
@@ -56,6 +58,7 @@ __all__ = [
     "FEAT",
     "MAML",
     "METHODS",
+    "PADDLE",
     "PTMAP",
     "TADAM",
     "TIMADM",

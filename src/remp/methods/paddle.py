@@ -1,0 +1,62 @@
+"""PADDLE: soft k-means that leaves classes empty when the queries do not speak for them."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from remp.episodes import Episodes
+from remp.item_space import inner_products, mean_weights, squared_distances, stacked
+from remp.limits import require_at_least
+from remp.methods.base import Method
+from remp.rectification_layer import one_hot_rows
+from remp.similarity import TINY, in_safe_range, to_dtype
+
+_SMALLEST_SHARE = 1e-6
+
+
+class PADDLE(Method):
+    """Martin, Boudiaf, Chouzenoux, Pesquet, Ben Ayed: Towards Practical Few-Shot Query Sets: Transductive Minimum
+    Description Length Inference, 2022. https://arxiv.org/abs/2210.14545
+
+    Soft k-means from the class means, in which each class also costs description length: the score of a class gets the
+    logarithm of its present share of the queries, so that rare classes fade. Made for many classes of which few occur
+    among the queries; it takes nothing for granted about how frequent they are.
+
+    Each dimension is divided by its range over the queries, as in the public code. That code also subtracts the minimum
+    without dividing it; only differences of features count, so this changes nothing and ours subtracts the mean.
+
+    steps: updates. penalty: weight of the logarithm of the share, the paper's λ / |Q| with λ = |Q|; 0 is soft k-means.
+    """
+
+    transductive: ClassVar[bool] = True
+    frozen: ClassVar[bool] = True
+
+    def __init__(self, *args: Any, steps: int = 100, penalty: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        require_at_least(1, steps=steps)
+        require_at_least(0, penalty=penalty)
+        self.steps, self.penalty = steps, penalty
+
+    def logits(self, episodes: Episodes) -> Tensor:
+        features, n_support = stacked(episodes), episodes.support.shape[1]
+        items = _scaled(features, n_support)
+        products = inner_products(items)
+        labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)  # (E, N, S)
+        weights, prior = mean_weights(labels, items.shape[1]), torch.zeros_like(labels[..., :1])
+        scores = prior
+        for _ in range(self.steps):
+            scores = prior - squared_distances(weights, products)[..., n_support:] / 2  # (E, N, Q)
+            shares = scores.softmax(-2)
+            prior = self.penalty * (1 + (shares.mean(-1, keepdim=True) + _SMALLEST_SHARE).log())
+            weights = mean_weights(torch.cat([labels, shares], dim=-1))
+        return to_dtype(scores.log_softmax(-2), features.dtype).transpose(-1, -2)
+
+
+def _scaled(items: Tensor, n_support: int) -> Tensor:
+    """Each dimension centred and divided by its range over the queries (1 where they agree): (E, S + Q, d)."""
+    (items,) = in_safe_range(items)
+    query = items[:, n_support:]
+    spread = query.amax(1, keepdim=True) - query.amin(1, keepdim=True)
+    scaled = (items - query.mean(1, keepdim=True)) / torch.where(spread < TINY, 1.0, spread)
+    return in_safe_range(scaled)[0]
