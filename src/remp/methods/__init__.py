@@ -1,5 +1,6 @@
 """The table of methods: one line a method."""
 
+from remp.methods.alpha_tim import AlphaTIM
 from remp.methods.base import Method
 from remp.methods.bd_cspn import BDCSPN
 from remp.methods.can import CAN, CANT
@@ -23,6 +24,7 @@ from remp.methods.tim import TIMADM, TIMGD
 from remp.methods.tpn import TPN
 
 METHODS: dict[str, type[Method]] = {
+    "alpha-tim": AlphaTIM,
     "bd-cspn": BDCSPN,
     "can": CAN,
     "can-t": CANT,
@@ -64,6 +66,7 @@ __all__ = [
     "TIMADM",
     "TIMGD",
     "TPN",
+    "AlphaTIM",
     "EPNet",
     "LabelSpreading",
     "LaplacianShot",
