@@ -7,6 +7,7 @@ from remp.methods.can import CAN, CANT
 from remp.methods.dfmn_mct import DFMNMCT
 from remp.methods.epnet import EPNet
 from remp.methods.feat import FEAT
+from remp.methods.ilpc import ILPC
 from remp.methods.label_spreading import LabelSpreading
 from remp.methods.laplacian_shot import LaplacianShot
 from remp.methods.maml import MAML
@@ -31,6 +32,7 @@ METHODS: dict[str, type[Method]] = {
     "dfmn-mct": DFMNMCT,
     "epnet": EPNet,
     "feat": FEAT,
+    "ilpc": ILPC,
     "label-spreading": LabelSpreading,
     "laplacian-shot": LaplacianShot,
     "maml": MAML,
@@ -58,6 +60,7 @@ __all__ = [
     "CANT",
     "DFMNMCT",
     "FEAT",
+    "ILPC",
     "MAML",
     "METHODS",
     "PADDLE",
