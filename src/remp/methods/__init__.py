@@ -14,6 +14,7 @@ from remp.methods.maml import MAML
 from remp.methods.meta_baseline import MetaBaseline
 from remp.methods.metaoptnet import MetaOptNetRidge, MetaOptNetSVM
 from remp.methods.paddle import PADDLE
+from remp.methods.proto_lp import ProtoLP
 from remp.methods.protonet import ProtoNet
 from remp.methods.pt_map import PTMAP
 from remp.methods.relation_net import RelationNet
@@ -40,6 +41,7 @@ METHODS: dict[str, type[Method]] = {
     "metaoptnet-ridge": MetaOptNetRidge,
     "metaoptnet-svm": MetaOptNetSVM,
     "paddle": PADDLE,
+    "protolp": ProtoLP,
     "protonet": ProtoNet,
     "pt-map": PTMAP,
     "relationnet": RelationNet,
@@ -77,6 +79,7 @@ __all__ = [
     "MetaOptNetRidge",
     "MetaOptNetSVM",
     "Method",
+    "ProtoLP",
     "ProtoNet",
     "ReMP",
     "RelationNet",
