@@ -56,10 +56,10 @@ class Stopwatch:
 
 def remp_step_seconds(config: RunConfig, steps: int) -> dict[str, float]:
     """Seconds a step of the package's loop, and the share of it outside forward, backward and optimiser."""
-    from remp.allocator import keep_freed_memory
-    from remp.processes import Processes
-    from remp.run_folder import RunFolder
-    from remp.trainer import Trainer
+    from remp.training.allocator import keep_freed_memory
+    from remp.training.processes import Processes
+    from remp.training.run_folder import RunFolder
+    from remp.training.trainer import Trainer
 
     keep_freed_memory()
     train_set, folder = open_set(config.data, "train"), RunFolder(Path(tempfile.mkdtemp()))

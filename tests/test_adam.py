@@ -2,7 +2,7 @@
 
 import torch
 
-from remp.adam import adam
+from remp.ops.adam import adam
 
 
 def test_the_way_is_that_of_the_optimiser_of_torch():

@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from leaky_methods import LEAKS, ForcesBalance, Honest, ReadsQueryLabels
 from remp.audit import PROPERTIES, audit
-from remp.audit_finding import Finding
-from remp.audit_subject import Subject, tiny_method
+from remp.audit.finding import Finding
+from remp.audit.method_files import method_from_file
+from remp.audit.subject import Subject, tiny_method
 from remp.backbones import Conv4
 from remp.cli import app
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.method_files import method_from_file
 from remp.methods import METHODS, Method, ProtoNet
 
 LEAKY_FILE = Path(__file__).with_name("leaky_methods.py")

@@ -2,8 +2,8 @@
 
 import torch
 
-from remp.bias_diminishing import completed_weights, cosines, in_unshifted_items, shift_queries
-from remp.cl2n import cl2n_products
+from remp.ops.bias_diminishing import completed_weights, cosines, in_unshifted_items, shift_queries
+from remp.ops.cl2n import cl2n_products
 
 
 def unit_items() -> torch.Tensor:

@@ -4,10 +4,10 @@ import pytest
 import yaml
 
 from remp import training
-from remp.budget import with_budget
 from remp.config import make_config
 from remp.errors import ConfigError
 from remp.training import train
+from remp.training.budget import with_budget
 
 FULL = make_config({"data": "toy", "episodes": 75_000, "milestones": [25_000, 50_000]})
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from remp.cl2n import cl2n, cl2n_products
+from remp.ops.cl2n import cl2n, cl2n_products
 
 
 def random_items(n_items: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

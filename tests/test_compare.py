@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from remp.checkpoint import write_checkpoint
 from remp.cli import app
 from remp.compare import Comparison, chosen_methods, compare
-from remp.compare_files import NAMES, comparison_csv, comparison_json, comparison_text, write_comparison
+from remp.compare.files import NAMES, comparison_csv, comparison_json, comparison_text, write_comparison
+from remp.compare.frozen_features import FrozenFeatures, frozen_features
 from remp.episodes import Protocol
 from remp.errors import CheckpointError, ConfigError
 from remp.evaluation import embed, evaluate
-from remp.frozen_features import FrozenFeatures, frozen_features
 from remp.methods import METHODS
 from stand_ins import untrained
 
@@ -65,7 +65,7 @@ def test_the_base_mean_is_the_mean_feature_of_the_training_images(features, trai
     trained = untrained(method="protonet")
     expected = embed(trained.method, train_images.images, trained.normalisation).mean(0)
     torch.testing.assert_close(features.base_mean, expected)
-    monkeypatch.setattr("remp.frozen_features.MEAN_BATCH", 7)
+    monkeypatch.setattr("remp.compare.frozen_features.MEAN_BATCH", 7)
     in_parts = frozen_features(trained, train_images, training_images=train_images)
     torch.testing.assert_close(in_parts.base_mean, expected)
 

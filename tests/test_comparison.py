@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from remp.comparison import compare, comparison_table
 from remp.episodes import Protocol
 from remp.errors import EpisodeError
+from remp.report.comparison import compare, comparison_table
 from remp.result import Result
 from stand_ins import made_up_result
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.neighbors import kneighbors_graph
 
-from remp.graph import (
+from remp.ops.graph import (
     keep_nearest,
     nearest_neighbours,
     normalise,

@@ -2,7 +2,7 @@
 
 import torch
 
-from remp.item_space import inner_products, mean_weights, squared_distances, unit_weights
+from remp.ops.item_space import inner_products, mean_weights, squared_distances, unit_weights
 
 ITEMS = torch.randn(2, 7, 20, generator=torch.Generator().manual_seed(0))
 WEIGHTS = torch.rand(2, 3, 7, generator=torch.Generator().manual_seed(1))

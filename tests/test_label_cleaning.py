@@ -2,7 +2,7 @@
 
 import torch
 
-from remp.label_cleaning import mean_losses
+from remp.ops.label_cleaning import mean_losses
 
 
 def test_the_mean_losses_are_those_of_a_linear_layer_trained_by_torch():

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from remp.errors import ConfigError
-from remp.limits import require_at_least, require_positive, require_share
+from remp.ops.limits import require_at_least, require_positive, require_share
 
 
 @pytest.mark.parametrize("value", [-1, math.inf, math.nan])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from remp.errors import ConfigError
-from remp.mutual_information import InformationLoss
+from remp.ops.mutual_information import InformationLoss
 
 LOSS = InformationLoss(cross_entropy=0.3, marginal=1.1, conditional=0.7, temperature=5.0)
 

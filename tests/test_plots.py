@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from remp import plots
 from remp.episodes import Protocol
-from remp.gallery import episode_tiles
-from remp.showcase import find_showcase
+from remp.report import plots
+from remp.report.gallery import episode_tiles
+from remp.report.showcase import find_showcase
 from stand_ins import untrained
 
 HISTORY = [

@@ -2,7 +2,7 @@
 
 import torch
 
-from remp.power_transform import centred_on_sphere, power_transform
+from remp.ops.power_transform import centred_on_sphere, power_transform
 
 
 def test_the_square_root_keeps_the_sign():

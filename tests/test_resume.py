@@ -16,9 +16,9 @@ import yaml
 from remp import atomic
 from remp.checkpoint import read_checkpoint
 from remp.errors import CheckpointError, Interrupted, TrainingError
-from remp.interruption import watch_interruptions
-from remp.trainer import Trainer
 from remp.training import resume
+from remp.training.interruption import watch_interruptions
+from remp.training.trainer import Trainer
 
 VARIANTS = {
     "plain": {},

@@ -6,7 +6,7 @@ import torch
 
 from remp.episodes import EpisodeSampler, Protocol
 from remp.errors import ConfigError
-from remp.showcase import find_showcase
+from remp.report.showcase import find_showcase
 from stand_ins import untrained
 
 PROTOCOL = Protocol(n_way=4, n_shot=2, n_query=5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from remp.sinkhorn import sinkhorn
+from remp.ops.sinkhorn import sinkhorn
 
 
 def problem(n_tasks: int = 3, n: int = 4, m: int = 9) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -9,7 +9,6 @@ import pytest
 import torch
 import yaml
 
-from remp import training_episodes
 from remp.augment import Normalisation
 from remp.checkpoint import build_method, load_trained, read_checkpoint
 from remp.config import make_config
@@ -17,9 +16,10 @@ from remp.datasets import base
 from remp.episodes import EpisodeSampler
 from remp.errors import EpisodeError, TrainingError
 from remp.evaluation import accuracies
-from remp.learning_rate import learning_rate
 from remp.methods import METHODS, ProtoNet
+from remp.training import episodes as training_episodes
 from remp.training import train
+from remp.training.learning_rate import learning_rate
 
 
 def log_of(folder):

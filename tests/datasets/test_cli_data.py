@@ -7,7 +7,7 @@ from PIL import Image
 from raw_data import write_tree
 from typer.testing import CliRunner
 
-from remp.cli_data import app
+from remp.cli.data import app
 from remp.datasets import DATASETS
 from remp.errors import DataError
 

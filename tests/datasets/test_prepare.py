@@ -165,7 +165,9 @@ def test_every_set_says_what_it_is_prepared_from(remp_home: Path, tmp_path: Path
 def test_a_set_that_is_drawn_is_prepared_on_first_use(remp_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
     monkeypatch.setattr("remp.datasets.open_prepared", lambda name, split: drawn.append(split))
-    monkeypatch.setitem(DATASETS, "glyphs", SimpleNamespace(draw=lambda name, overwrite: drawn.append("draw"), read=None))
+    monkeypatch.setitem(
+        DATASETS, "glyphs", SimpleNamespace(draw=lambda name, overwrite: drawn.append("draw"), read=None)
+    )
     open_set("glyphs", "train")
     assert drawn == ["draw", "train"]
 

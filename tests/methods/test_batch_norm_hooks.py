@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from remp.backbones import ResNet12
-from remp.methods.batch_norm_hooks import batch_norms, changed_batch_norms, norm_by_first
+from remp.ops.batch_norm_hooks import batch_norms, changed_batch_norms, norm_by_first
 
 
 def test_a_residual_network_has_four_batch_norms_a_block():

@@ -7,7 +7,7 @@ from torch import nn
 from remp.checkpoint import build_method, load_trained
 from remp.config import make_config
 from remp.episodes import Episodes
-from remp.training_state import make_optimiser
+from remp.training.state import make_optimiser
 
 NAMES = ["can", "can-t", "dfmn-mct", "maml", "metaoptnet-ridge", "metaoptnet-svm", "tadam"]
 

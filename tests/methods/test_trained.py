@@ -7,7 +7,7 @@ from torch import nn
 from remp.augment import Normalisation
 from remp.checkpoint import build_method, load_trained
 from remp.config import make_config
-from remp.training_episodes import TrainingEpisodes
+from remp.training.episodes import TrainingEpisodes
 
 TRAINED = ["epnet", "feat", "meta-baseline", "relationnet", "tpn"]
 

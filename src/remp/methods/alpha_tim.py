@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from remp.episodes import Episodes
-from remp.limits import require_at_least, require_positive
 from remp.methods.base import Method
 from remp.methods.tim import descend
-from remp.mutual_information import InformationLoss
+from remp.ops.limits import require_at_least, require_positive
+from remp.ops.mutual_information import InformationLoss
 
 _MANY_SHOTS = 5
 

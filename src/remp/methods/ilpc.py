@@ -8,14 +8,14 @@ from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.item_space import inner_products, mean_weights, stacked, unit_weights
-from remp.label_cleaning import mean_losses
-from remp.limits import require_at_least, require_positive
 from remp.methods.base import Method
-from remp.power_transform import centred_on_sphere, power_transform
+from remp.ops.item_space import inner_products, mean_weights, stacked, unit_weights
+from remp.ops.label_cleaning import mean_losses
+from remp.ops.limits import require_at_least, require_positive
+from remp.ops.power_transform import centred_on_sphere, power_transform
+from remp.ops.sinkhorn import sinkhorn
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import TINY, unit
-from remp.sinkhorn import sinkhorn
 
 _EDGE_POWER = 3
 

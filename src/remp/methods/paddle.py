@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from remp.episodes import Episodes
-from remp.item_space import inner_products, mean_weights, squared_distances, stacked
-from remp.limits import require_at_least
 from remp.methods.base import Method
+from remp.ops.item_space import inner_products, mean_weights, squared_distances, stacked
+from remp.ops.limits import require_at_least
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import TINY, in_safe_range, to_dtype
 

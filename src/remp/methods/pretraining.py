@@ -8,7 +8,7 @@ from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy
 from remp.methods.shapes import vector_size
-from remp.methods.whole_episode import all_class_ids, all_items
+from remp.ops.whole_episode import all_class_ids, all_items
 
 
 class PretrainedMethod(Method):

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from remp.episodes import Episodes
-from remp.item_space import inner_products, mean_weights, squared_distances, stacked, unit_weights
-from remp.limits import require_at_least, require_positive, require_share
 from remp.methods.base import Method
-from remp.power_transform import centred_on_sphere, power_transform
+from remp.ops.item_space import inner_products, mean_weights, squared_distances, stacked, unit_weights
+from remp.ops.limits import require_at_least, require_positive, require_share
+from remp.ops.power_transform import centred_on_sphere, power_transform
+from remp.ops.sinkhorn import Plan, sinkhorn
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import TINY, unit
-from remp.sinkhorn import Plan, sinkhorn
 
 _FEWEST_SHOTS = 1e-6  # stands for the shots of a class without support, which would make the system singular
 

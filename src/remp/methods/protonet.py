@@ -16,8 +16,8 @@ class ProtoNet(Method):
     A class is the mean of the features of its labelled images, its prototype. A query belongs to the nearest
     prototype by squared Euclidean distance.
 
-    scale: factor of the distances, 1 in the paper. A smaller one keeps the softmax from saturating at the start of training
-    on long features; which class is nearest does not depend on it.
+    scale: factor of the distances, 1 in the paper. A smaller one keeps the softmax from saturating at the start of
+    training on long features; which class is nearest does not depend on it.
     """
 
     frozen: ClassVar[bool] = True

@@ -4,9 +4,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from remp.cl2n import cl2n
 from remp.episodes import Episodes
 from remp.methods.base import Method
+from remp.ops.cl2n import cl2n
 from remp.rectification import rectify
 from remp.rectification_layer import Rectification
 

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from remp.adam import adam
 from remp.episodes import Episodes
-from remp.item_space import inner_products, mean_weights, squared_distances, stacked
-from remp.limits import require_at_least, require_positive, require_share
 from remp.methods.base import Method
-from remp.mutual_information import InformationLoss
+from remp.ops.adam import adam
+from remp.ops.item_space import inner_products, mean_weights, squared_distances, stacked
+from remp.ops.limits import require_at_least, require_positive, require_share
+from remp.ops.mutual_information import InformationLoss
 from remp.rectification import class_means
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import TINY, negative_squared_distance, unit

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.graph import keep_nearest, normalise, propagate, squared_distances
 from remp.methods.base import Method, cross_entropy
 from remp.methods.shapes import map_shape
-from remp.methods.whole_episode import all_items, all_labels
+from remp.ops.graph import keep_nearest, normalise, propagate, squared_distances
+from remp.ops.whole_episode import all_items, all_labels
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import to_dtype
 

@@ -9,24 +9,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.allocator import keep_freed_memory
 from remp.augment import Normalisation
-from remp.averaging import MovingAverage
 from remp.checkpoint import build_method, read_checkpoint, take_weights, write_checkpoint
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
 from remp.errors import EpisodeError, Interrupted, TrainingError
 from remp.evaluation import accuracies, draw_episodes
-from remp.interruption import watch_interruptions
-from remp.learning_rate import learning_rate
 from remp.models import find_checkpoint
-from remp.processes import Processes
 from remp.progress import progress
-from remp.run_folder import RunFolder
-from remp.training_episodes import TrainingEpisodes
-from remp.training_state import is_finite, load_state, make_optimiser, state_tensors, weight_tensors
-from remp.training_window import TrainingWindow
+from remp.training.allocator import keep_freed_memory
+from remp.training.averaging import MovingAverage
+from remp.training.episodes import TrainingEpisodes
+from remp.training.interruption import watch_interruptions
+from remp.training.learning_rate import learning_rate
+from remp.training.processes import Processes
+from remp.training.run_folder import RunFolder
+from remp.training.state import is_finite, load_state, make_optimiser, state_tensors, weight_tensors
+from remp.training.window import TrainingWindow
 from remp.transform import FeatureTransform
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from remp.cli_options import Distribution, make_protocol
+from remp.cli.options import Distribution, make_protocol
 
 SEVERAL_SHOTS = {"allow_extra_args": True}  # --n-shot 1 5: an option takes one value, the others come as extra ones
 
@@ -30,9 +30,9 @@ def compare(
     """Score classifiers on the same features and episodes; write table, numbers and picture."""
     from remp.compare import chosen_methods
     from remp.compare import compare as run
-    from remp.compare_files import check_free, comparison_text, write_comparison
+    from remp.compare.files import check_free, comparison_text, write_comparison
+    from remp.compare.frozen_features import frozen_features
     from remp.datasets import open_set, read_index
-    from remp.frozen_features import frozen_features
     from remp.models import load
 
     protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (n_shot, *context.args)]

@@ -3,7 +3,7 @@
 from matplotlib.axes import Axes
 
 from remp.compare import Comparison, Table
-from remp.figure_style import COLOURS, QUIET, styled_figure
+from remp.report.figure_style import COLOURS, QUIET, styled_figure
 
 ASSUMPTIONS = ("inductive", "transductive", "transductive, balanced", "inductive, balanced")
 

@@ -4,17 +4,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from remp.comparison import Row
+from remp.compare.frozen_features import FrozenFeatures
 from remp.config import settings_model
 from remp.datasets.base import ImageSet
 from remp.episode_files import EpisodeFile, episode_hash
 from remp.episodes import Protocol
 from remp.errors import ConfigError
 from remp.evaluation import draw_episodes, score_episodes
-from remp.frozen_features import FrozenFeatures
 from remp.methods import METHODS, Method
-from remp.nearest import nearest
+from remp.ops.nearest import nearest
 from remp.progress import progress
+from remp.report.comparison import Row
 from remp.result import Result
 from remp.statistics import paired_difference
 

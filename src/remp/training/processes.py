@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from remp.config import RunConfig
 from remp.errors import ConfigError
-from remp.running_statistics import RunningStatistics
+from remp.training.running_statistics import RunningStatistics
 
 
 class Processes:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from remp.budget import with_budget
 from remp.config import RunConfig, load_config, make_config
 from remp.datasets import ImageSet, open_set
-from remp.processes import Processes
-from remp.run_folder import RunFolder
-from remp.trainer import Trainer
+from remp.training.budget import with_budget
+from remp.training.processes import Processes
+from remp.training.run_folder import RunFolder
+from remp.training.trainer import Trainer
 
 
 def train(

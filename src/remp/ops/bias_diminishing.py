@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from remp.item_space import mean_weights
+from remp.ops.item_space import mean_weights
 from remp.rectification_layer import one_hot_rows
 
 Weighting = Literal["across-classes", "within-class"]

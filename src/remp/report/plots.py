@@ -14,8 +14,8 @@ from remp.atomic import write_atomically
 from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.episodes import Protocol
-from remp.figure_style import INK, QUIET, class_colour, styled_figure
-from remp.showcase import Showcase, Stage, find_showcase
+from remp.report.figure_style import INK, QUIET, class_colour, styled_figure
+from remp.report.showcase import Showcase, Stage, find_showcase
 
 ATTRACTED = LinearSegmentedColormap.from_list("attracted", ["#f4f7fb", "#8fb8dc", "#1f5f9e", "#0b2545"])
 REPELLED = ListedColormap(["#fae6e1"])

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from remp.atomic import write_atomically
-from remp.comparison import compare, comparison_table
+from remp.report.comparison import compare, comparison_table
 from remp.result import Result
 from remp.version import __version__
 

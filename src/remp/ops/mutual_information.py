@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from remp.limits import require_at_least, require_positive
+from remp.ops.limits import require_at_least, require_positive
 
 # Logarithms of probabilities are cut here: far below all that counts, far above what exp can still hold.
 _LOWEST_LOG = -60.0

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remp import plots
 from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
-from remp.gallery import episode_tiles
-from remp.report import Figure, Section, write_report
+from remp.report import Figure, Section, plots, write_report
+from remp.report.gallery import episode_tiles
+from remp.report.showcase import Showcase, Stage, find_showcase
 from remp.result import Result
-from remp.showcase import Showcase, Stage, find_showcase
 
 LEAST_GAIN = 5
 

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.audit_finding import Finding
-from remp.audit_subject import Subject
+from remp.audit.finding import Finding
+from remp.audit.subject import Subject
 
 N_EPISODES, N_WAY, N_QUERY = 10, 5, 75
 LITTLE = 0.05  # accuracy that may be lost without being said to fall

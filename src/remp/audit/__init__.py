@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from remp.audit_balance import measure_balance
-from remp.audit_finding import Finding
-from remp.audit_subject import IMAGE_SIZE, Subject, rows, with_queries
+from remp.audit.balance import measure_balance
+from remp.audit.finding import Finding
+from remp.audit.subject import IMAGE_SIZE, Subject, rows, with_queries
 from remp.episodes import Episodes
 from remp.methods.base import Method
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from remp.atomic import write_atomically
 from remp.compare import Comparison, Entry, Table
-from remp.comparison import protocol_note
 from remp.errors import ConfigError
+from remp.report.comparison import protocol_note
 from remp.statistics import Estimate
 
 NAMES = ("comparison.md", "comparison.csv", "comparison.json", "comparison.png")
@@ -60,7 +60,7 @@ def check_free(folder: Path, *, overwrite: bool = False) -> None:
 
 def write_comparison(comparison: Comparison, folder: Path, *, overwrite: bool = False) -> list[Path]:
     """Write all files into the folder and return their paths."""
-    from remp.plots_compare import comparison_plot
+    from remp.compare.plots import comparison_plot
 
     check_free(folder, overwrite=overwrite)
     folder.mkdir(parents=True, exist_ok=True)

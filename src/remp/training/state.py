@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from remp.averaging import MovingAverage
 from remp.checkpoint import parts_of
 from remp.errors import CheckpointError
+from remp.training.averaging import MovingAverage
 
 
 def make_optimiser(method: nn.Module, **settings: float | bool) -> torch.optim.SGD:

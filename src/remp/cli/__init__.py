@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
-from remp import cli_audit, cli_compare, cli_data
-from remp.cli_options import Distribution, Shots, make_protocol
+from remp.cli import audit as cli_audit
+from remp.cli import compare as cli_compare
+from remp.cli import data as cli_data
+from remp.cli.options import Distribution, Shots, make_protocol
 from remp.errors import Interrupted, RempError
 from remp.progress import is_first_process
 from remp.version import __version__

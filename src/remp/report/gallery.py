@@ -4,9 +4,9 @@ from typing import Literal
 
 import numpy as np
 
-from remp.figure_style import class_colour
 from remp.report import Tile, TileRow, image_source
-from remp.showcase import Showcase
+from remp.report.figure_style import class_colour
+from remp.report.showcase import Showcase
 
 
 def episode_tiles(showcase: Showcase) -> tuple[TileRow, ...]:

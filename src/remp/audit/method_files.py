@@ -7,7 +7,7 @@ from types import ModuleType
 
 from remp.errors import ConfigError
 from remp.methods.base import Method
-from remp.nearest import nearest
+from remp.ops.nearest import nearest
 
 
 def method_from_file(path: Path, name: str) -> Method | type[Method]:
