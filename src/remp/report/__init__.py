@@ -73,7 +73,7 @@ def render_report(*, title: str, lead: str, results: Sequence[Result], sections:
     """The page as HTML: the table of `results` with differences to the first, their protocol, then the sections."""
     from jinja2 import Environment, StrictUndefined
 
-    template = files("remp").joinpath("templates/report.html.j2").read_text(encoding="utf-8")
+    template = files("remp.report").joinpath("templates/report.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(template).render(
         title=title,
