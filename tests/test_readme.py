@@ -16,7 +16,7 @@ from remp.datasets.base import write_prepared
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [line.strip() for line in re.findall(r"^    (remp .*)$", README, flags=re.MULTILINE)]
-SHORTER = {"30min": "4", "600": "20"}
+SHORTER = {"30min": "4", "600": "20", "all": "protonet,remp,pt-map"}
 CLASSES, PER_CLASS = 30, 20
 
 
