@@ -148,8 +148,10 @@ def _largest_safe(settings: Rectification, projection: Tensor | None, n_items: i
     if settings.residual:
         # Entries of x Hᵀ are at most ‖H‖_∞ times the largest of x.
         norm = 1.0 if projection is None else float(projection.detach().abs().sum(-1).amax())
+        if not math.isfinite(norm):  # a training that has diverged: its loss will say so
+            return _LARGE
         decades = settings.layers * math.log10(1 + norm)
-        if not decades <= _MOST_DECADES:
+        if decades > _MOST_DECADES:
             raise ConfigError(
                 f"{settings.layers} layers could enlarge the features 1e{decades:.0f} times, more than float64 holds: "
                 "take fewer layers, a smaller projection, or none (projection: absent)"

@@ -32,7 +32,8 @@ class ReMP(Method):
     alpha: weight of the local term. schedule: "cooperative" both terms; "global-then-local" the global one for
     `global_share` of the training, then the local one; "local" and "global" only that one.
     train_layers, layers: L in training and in testing. projection: h "learned" freely, learned as "residual"
-    x + Wx, "identity", or "absent" (C ← AZ, no residual). similarity, scale: κ of the local term and of the attention.
+    x + Wx, "identity", or "absent" (C ← AZ, no residual); projection_rate: factor of its learning rate.
+    similarity, scale: κ of the local term and of the attention.
     global_similarity, global_scale: κ of the global term. global_on_support: the global term on support too.
     repulsion, row_norm, threshold, step: see Rectification.
     """
@@ -48,6 +49,7 @@ class ReMP(Method):
         train_layers: int = 2,
         layers: int = 10,
         projection: Projection = "absent",
+        projection_rate: float = 0.01,
         normalise: bool = True,
         similarity: Metric = "euclidean",
         scale: float = 10.0,
@@ -85,7 +87,7 @@ class ReMP(Method):
             )
         dim = int(torch.Size(self.feature_shape).numel())
         self.global_prototypes = nn.Parameter(torch.randn(self.n_classes, dim) * dim**-0.5) if self.n_classes else None
-        self.projection = projection
+        self.projection, self.projection_rate = projection, projection_rate
         if has_projection:
             self.weight = nn.Parameter(torch.eye(dim) if projection == "learned" else torch.zeros(dim, dim))
 
@@ -123,6 +125,10 @@ class ReMP(Method):
             alpha = self.alpha if use_global else 1.0
             terms["local"] = alpha * self.local_loss(features)
         return terms
+
+    def learning_rate_factor(self, parameter_name: str) -> float:
+        """A freely learned h drifts: it learns more slowly than the embedding."""
+        return self.projection_rate if parameter_name == "weight" else 1.0
 
     def global_loss(self, episodes: Episodes) -> Tensor:
         """Eq. 2: each query (and support, if asked for) against the learned vectors of all training classes."""
