@@ -241,3 +241,9 @@ def test_a_schedule_of_two_phases_changes_its_terms_half_way(train_tiny):
     entries = log_of(train_tiny(schedule="global-then-local", validate_every=6))
     terms = [{key for key in entry if key.startswith("loss_")} for entry in entries if entry["event"] == "validation"]
     assert terms == [{"loss_global"}, {"loss_local"}]
+
+
+def test_bfloat16_is_tried_in_a_process_that_may_die(train_tiny, monkeypatch):
+    monkeypatch.setattr("remp.training.processes._TRY_BFLOAT16", "import os; os.abort()")
+    with pytest.raises(ConfigError, match="bf16-mixed', which this CPU cannot do"):
+        train_tiny(precision="bf16-mixed")

@@ -1,6 +1,8 @@
 """Devices and processes for training: a thin layer over lightning-fabric."""
 
 import os
+import subprocess
+import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,6 +12,15 @@ from torch import Tensor, nn
 from remp.config import RunConfig
 from remp.errors import ConfigError
 from remp.training.running_statistics import RunningStatistics
+
+
+# What a network does most; some CPUs that claim to know bfloat16 die of it.
+_TRY_BFLOAT16 = """
+import torch
+with torch.autocast("cpu", torch.bfloat16):
+    torch.nn.Conv2d(8, 8, 3)(torch.ones(2, 8, 16, 16)).sum().backward()
+    torch.ones(64, 64) @ torch.ones(64, 64)
+"""
 
 
 class Processes:
@@ -30,8 +41,8 @@ class Processes:
             strategy=several if self.count > 1 else "auto",
             precision=precision,  # type: ignore[arg-type]
         )
-        if precision == "16-mixed" and self._fabric.device.type == "cpu":
-            raise ConfigError("precision is '16-mixed', which needs a GPU: set --precision 32-true")
+        if self._fabric.device.type == "cpu":
+            _check_precision_of_cpu(precision)
         self._fabric.launch()
         self.rank: int = self._fabric.global_rank
         self.device: torch.device = self._fabric.device
@@ -85,3 +96,16 @@ class Processes:
         total = self._fabric.all_reduce(tensor, reduce_op="sum")
         assert isinstance(total, Tensor)
         return total
+
+
+def _check_precision_of_cpu(precision: str) -> None:
+    """Refuse what a CPU cannot do; bfloat16 is tried in a process of its own, which may die."""
+    if precision == "16-mixed":
+        raise ConfigError("precision is '16-mixed', which needs a GPU: set --precision 32-true")
+    if precision == "bf16-mixed":
+        tried = subprocess.run([sys.executable, "-c", _TRY_BFLOAT16], capture_output=True)
+        if tried.returncode:
+            raise ConfigError(
+                f"precision is 'bf16-mixed', which this CPU cannot do (a trial ended with {tried.returncode}): "
+                "set --precision 32-true"
+            )
