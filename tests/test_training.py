@@ -14,7 +14,7 @@ from remp.checkpoint import build_method, load_trained, read_checkpoint
 from remp.config import make_config
 from remp.datasets import base
 from remp.episodes import EpisodeSampler
-from remp.errors import EpisodeError, TrainingError
+from remp.errors import ConfigError, EpisodeError, TrainingError
 from remp.evaluation import accuracies
 from remp.methods import METHODS, ProtoNet
 from remp.training import episodes as training_episodes

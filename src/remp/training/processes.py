@@ -13,7 +13,6 @@ from remp.config import RunConfig
 from remp.errors import ConfigError
 from remp.training.running_statistics import RunningStatistics
 
-
 # What a network does most; some CPUs that claim to know bfloat16 die of it.
 _TRY_BFLOAT16 = """
 import torch
