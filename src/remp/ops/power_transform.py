@@ -1,6 +1,5 @@
 """The power transform that makes skewed non-negative features more Gaussian, and the centring that goes with it."""
 
-import torch
 from torch import Tensor
 
 from remp.similarity import unit
@@ -12,8 +11,7 @@ def power_transform(features: Tensor, exponent: float) -> Tensor:
     """(x + 1e-6)^exponent, of each number; a negative one keeps its sign: -(|x| + 1e-6)^exponent."""
     if exponent == 1:
         return features
-    powers = (features.abs() + _OFFSET) ** exponent
-    return torch.where(features < 0, -powers, powers)
+    return features.abs().add_(_OFFSET).pow_(exponent).copysign_(features)
 
 
 def centred_on_sphere(items: Tensor) -> Tensor:
