@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 # Sweeps between two looks at which tasks have converged.
-_LOOK_EVERY = 4
+_LOOK_EVERY = 2
 
 
 class Plan(NamedTuple):
@@ -40,16 +40,16 @@ def sinkhorn(
     rows = torch.ones_like(row_sums) if start is None else start.clone()
     columns = torch.zeros_like(column_sums)
     running = torch.arange(len(scores), device=scores.device)
-    part, part_rows = kernel, rows  # those of the tasks that are still running
+    problems, part = (kernel, row_sums, column_sums), rows  # those of the tasks that are still running
     for first in range(0, max_sweeps, _LOOK_EVERY):
-        sweeps = min(_LOOK_EVERY, max_sweeps - first)
-        part_rows, part_columns, change = _sweep(part, part_rows, row_sums[running], column_sums[running], sweeps)
-        rows[running], columns[running] = part_rows, part_columns
+        part, part_columns, change = _sweep(*problems, part, min(_LOOK_EVERY, max_sweeps - first))
+        rows[running], columns[running] = part, part_columns
         goes_on = change > tolerance
         if not goes_on.any():
             break
         if not goes_on.all():
-            running, part, part_rows = running[goes_on], part[goes_on], part_rows[goes_on]
+            running, part = running[goes_on], part[goes_on]
+            problems = (problems[0][goes_on], problems[1][goes_on], problems[2][goes_on])
     return Plan((rows.unsqueeze(-1) * kernel * columns.unsqueeze(-2)).to(scores.dtype), rows)
 
 
@@ -65,7 +65,7 @@ def _of_the_same_total(row_sums: Tensor, column_sums: Tensor) -> Tensor:
 
 
 def _sweep(
-    kernel: Tensor, rows: Tensor, row_sums: Tensor, column_sums: Tensor, sweeps: int
+    kernel: Tensor, row_sums: Tensor, column_sums: Tensor, rows: Tensor, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`sweeps` sweeps from the factors `rows` (E, n): new factors of rows, of columns (E, m), and the largest change of
     a column sum in the last sweep (E,)."""
