@@ -1,5 +1,7 @@
 """PT-MAP against the paper's loop, one task at a time and with vectors instead of weights."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -34,6 +36,12 @@ def test_the_assignments_are_those_of_the_papers_loop(settings):
 def test_every_class_gets_as_many_queries():
     shares = PTMAP().logits(tasks()).exp()
     torch.testing.assert_close(shares.sum(1), torch.full((2, 3), 4.0))
+
+
+def test_the_order_of_the_support_does_not_show_in_small_tasks():
+    episodes, order = tasks(n_tasks=64, n_query=6), torch.tensor([3, 0, 5, 1, 4, 2])
+    moved = replace(episodes, support=episodes.support[:, order], support_labels=episodes.support_labels[:, order])
+    torch.testing.assert_close(PTMAP().logits(moved), PTMAP().logits(episodes), rtol=1e-5, atol=1e-5)
 
 
 def test_settings_out_of_range_are_errors():

@@ -54,7 +54,8 @@ class PTMAP(Method):
         self.steps, self.step_size, self.tolerance = steps, step_size, tolerance
 
     def logits(self, episodes: Episodes) -> Tensor:
-        items = self._prepared(stacked(episodes), episodes.support.shape[1])
+        features = stacked(episodes)
+        items = self._prepared(features, episodes.support.shape[1])
         products = inner_products(items)
         labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)  # (E, N, S)
         weights, factors = mean_weights(labels, items.shape[1]), None
@@ -63,10 +64,11 @@ class PTMAP(Method):
             target = mean_weights(torch.cat([labels, plan], dim=-1))
             weights = torch.lerp(weights, target, self.step_size)
         plan, _ = self._assign(weights, products, labels.shape[-1], factors)
-        return plan.clamp(min=TINY).log().transpose(-1, -2)
+        return plan.clamp(min=TINY).log().to(features.dtype).transpose(-1, -2)
 
     def _prepared(self, features: Tensor, n_support: int) -> Tensor:
-        items = unit(power_transform(features, self.exponent))
+        # From the first sum over items on in double precision: steps and plans magnify what the order of a sum changes.
+        items = unit(power_transform(features, self.exponent)).double()
         if not self.centre:
             return items
         return torch.cat([centred_on_sphere(items[:, :n_support]), centred_on_sphere(items[:, n_support:])], dim=1)
