@@ -1,0 +1,1 @@
+"""Label a few, have the rest labelled."""
