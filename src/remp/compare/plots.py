@@ -3,7 +3,8 @@
 from matplotlib.axes import Axes
 
 from remp.compare import Comparison, Table
-from remp.report.figure_style import COLOURS, QUIET, styled_figure
+from remp.report.figure_style import styled_figure
+from remp.report.palette import COLOURS, QUIET
 
 ASSUMPTIONS = ("inductive", "transductive", "transductive, balanced", "inductive, balanced")
 

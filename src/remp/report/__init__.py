@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
@@ -12,6 +11,7 @@ import numpy as np
 
 from remp.atomic import write_atomically
 from remp.report.comparison import compare, comparison_table
+from remp.report.page import render_page
 from remp.result import Result
 from remp.version import __version__
 
@@ -71,11 +71,8 @@ def write_report(path: Path, *, title: str, lead: str, results: Sequence[Result]
 
 def render_report(*, title: str, lead: str, results: Sequence[Result], sections: Sequence[Section]) -> str:
     """The page as HTML: the table of `results` with differences to the first, their protocol, then the sections."""
-    from jinja2 import Environment, StrictUndefined
-
-    template = files("remp.report").joinpath("templates/report.html.j2").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template).render(
+    return render_page(
+        "report.html.j2",
         title=title,
         lead=lead,
         rows=compare(results),

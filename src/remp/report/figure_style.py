@@ -1,4 +1,4 @@
-"""How figures look: one set of colours and fonts, drawn without a window and without global state."""
+"""How figures look: one style, drawn without a window and without global state."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,9 +9,8 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-INK, QUIET = "#1f2430", "#6b7280"
-# Okabe and Ito's colours, told apart by all kinds of colour vision; more classes begin again.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7f00", "#4d4d4d")
+from remp.report.palette import INK, QUIET
+
 DOTS_AN_INCH = 170
 STYLE: Any = {
     "font.size": 10,
@@ -28,11 +27,6 @@ STYLE: Any = {
     "grid.color": "#eceef2",
     "legend.frameon": False,
 }
-
-
-def class_colour(way: int) -> str:
-    """The colour (#rrggbb) of a class of an episode, in every figure and table."""
-    return COLOURS[way % len(COLOURS)]
 
 
 @contextmanager

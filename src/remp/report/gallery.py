@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from remp.report import Tile, TileRow, image_source
-from remp.report.figure_style import class_colour
+from remp.report.palette import class_colour
 from remp.report.showcase import Showcase
 
 

@@ -14,7 +14,8 @@ from remp.atomic import write_atomically
 from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.episodes import Protocol
-from remp.report.figure_style import INK, QUIET, class_colour, styled_figure
+from remp.report.figure_style import styled_figure
+from remp.report.palette import INK, QUIET, class_colour
 from remp.report.showcase import Showcase, Stage, find_showcase
 
 ATTRACTED = LinearSegmentedColormap.from_list("attracted", ["#f4f7fb", "#8fb8dc", "#1f5f9e", "#0b2545"])
