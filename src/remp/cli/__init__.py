@@ -10,6 +10,7 @@ from remp.cli import audit as cli_audit
 from remp.cli import compare as cli_compare
 from remp.cli import data as cli_data
 from remp.cli.options import Distribution, Shots, make_protocol
+from remp.cli.settings import file_and_settings
 from remp.errors import Interrupted, RempError
 from remp.progress import is_first_process
 from remp.version import __version__
@@ -38,17 +39,15 @@ def train(
 ) -> None:
     """Train a method. Any setting of the file can be changed: --alpha 0.5 --learning-rate 0.05 …"""
     from remp import training
-    from remp.config import load_config, make_config, parse_overrides
+    from remp.config import load_config, make_config
 
-    # Without a file, the first flag of a setting is taken for it.
-    is_file = config is not None and not config.startswith("--")
-    overrides = parse_overrides(context.args if is_file or config is None else [config, *context.args])
+    file, overrides = file_and_settings(config, context.args)
     if resume:
-        if is_file or overrides or out or budget:
+        if file or overrides or out or budget:
             raise RempError("--resume continues a run with its own settings; give nothing else with it")
         best = training.resume(resume)
     else:
-        settings = load_config(Path(str(config)), overrides) if is_file else make_config(overrides)
+        settings = load_config(Path(file), overrides) if file else make_config(overrides)
         best = training.train(settings, out=out, budget=budget)
     if is_first_process():
         print(f"best on validation classes: {best}\nevaluate it with: remp evaluate {best} --data NAME")
@@ -73,19 +72,21 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Where to save the result; default runs/evaluations/.")] = None,
 ) -> None:
     """Score a trained method on episodes. Settings of the method can be changed: --layers 0 …"""
-    from remp.config import parse_overrides
     from remp.datasets import open_set
     from remp.episode_files import load_episodes
     from remp.evaluation import evaluate as run
     from remp.models import load
 
-    trained = load(checkpoint, **parse_overrides(context.args))
+    file, overrides = file_and_settings(checkpoint, context.args)
+    if file is None:
+        raise RempError("which checkpoint? Give a file, the folder of a run, or the name of a shipped model")
+    trained = load(file, **overrides)
     images = open_set(data or trained.config.data, split)
     protocol, drawn = make_protocol(n_way, n_shot, n_query, distribution), None
     chosen_seed: int | None = seed
     if episodes:
-        file = load_episodes(episodes, images)
-        protocol, drawn, chosen_seed = file.protocol, file.episodes, file.seed
+        saved_episodes = load_episodes(episodes, images)
+        protocol, drawn, chosen_seed = saved_episodes.protocol, saved_episodes.episodes, saved_episodes.seed
     result = run(
         trained, images, protocol, n_episodes=n_episodes, seed=chosen_seed, transform=transform, episodes=drawn
     )

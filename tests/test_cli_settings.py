@@ -1,0 +1,56 @@
+"""A file and flags of settings on the command line, in any order."""
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from remp import cli
+from remp.cli.settings import file_and_settings
+from remp.errors import CheckpointError, ConfigError, RempError
+
+
+@pytest.mark.parametrize(
+    ("first", "rest"),
+    [
+        ("a.yaml", ["--layers", "0", "--alpha=2"]),
+        ("--layers", ["0", "a.yaml", "--alpha=2"]),
+        ("--layers", ["0", "--alpha=2", "a.yaml"]),
+        ("--alpha=2", ["a.yaml", "--layers", "0"]),
+    ],
+)
+def test_the_file_may_stand_before_between_or_after_the_flags(first, rest):
+    assert file_and_settings(first, rest) == ("a.yaml", {"layers": 0, "alpha": 2})
+
+
+def test_a_value_is_not_taken_for_a_file():
+    assert file_and_settings("--method", ["protonet"]) == (None, {"method": "protonet"})
+    assert file_and_settings("--alpha", ["-1"]) == (None, {"alpha": -1})
+    assert file_and_settings(None, []) == (None, {})
+
+
+def test_two_files_and_a_flag_without_a_value_are_refused():
+    with pytest.raises(ConfigError, match="got 'a' and 'b'; needed one file"):
+        file_and_settings("a", ["b"])
+    with pytest.raises(ConfigError, match="--layers needs a value"):
+        file_and_settings("a", ["--layers"])
+
+
+def raised(*arguments: str) -> BaseException | None:
+    return CliRunner().invoke(cli.app, list(arguments)).exception
+
+
+def test_evaluate_finds_the_checkpoint_behind_a_flag():
+    missing = raised("evaluate", "--layers", "0", "none.safetensors", "--n-shot", "5")
+    assert isinstance(missing, CheckpointError)
+    assert "there is no checkpoint 'none.safetensors'" in str(missing)
+
+
+def test_evaluate_without_a_checkpoint_asks_for_one():
+    assert isinstance(asked := raised("evaluate", "--layers", "0"), RempError)
+    assert "which checkpoint?" in str(asked)
+
+
+def test_train_finds_its_file_behind_a_flag(prepared, tiny, tmp_path):
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny()))
+    assert raised("train", "--seed", "3", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "run")) is None
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["seed"] == 3
