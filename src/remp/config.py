@@ -1,6 +1,5 @@
 """Typed settings of a run <-> flat YAML <-> command line; unknown keys are refused with the nearest name."""
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +13,7 @@ from remp.backbones import BACKBONES
 from remp.episodes import Protocol
 from remp.errors import ConfigError
 from remp.methods import METHODS
+from remp.ops.nearest import did_you_mean, nearest
 from remp.transform import FeatureTransform
 
 
@@ -96,8 +96,7 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     known = own | set(method_model.model_fields) | set(backbone_model.model_fields)
     for name in settings:
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"settings are: {', '.join(sorted(known))}"
+            hint = did_you_mean(str(name), known) or f"settings are: {', '.join(sorted(known))}"
             raise ConfigError(f"unknown setting {name!r}: {hint}")
     try:
         return RunConfig(
@@ -169,9 +168,7 @@ def _filled(model: type[BaseModel], settings: Mapping[str, Any]) -> dict[str, An
 def _entry(table: Mapping[str, type], kind: str, name: Any) -> type:
     if isinstance(name, str) and name in table:
         return table[name]
-    near = difflib.get_close_matches(str(name), table, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(f"unknown {kind} {name!r}; there are: {', '.join(table)}. {hint}".rstrip(". ") + ".")
+    raise ConfigError(f"unknown {kind} {name!r}; {nearest(str(name), table)}")
 
 
 def _readable(error: ValidationError) -> str:
