@@ -1,0 +1,77 @@
+"""One pass over all rows: the likeliest classes of each, their probabilities, and what they sum to."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.labelling.calibration import Calibration
+from remp.propagation import Propagated
+from remp.rows import Rows
+from remp.sharding import Shard
+
+
+@dataclass(frozen=True)
+class Decision:
+    """(n,) arrays as in Labelling, and confusion (N, N). A given label has probability 1."""
+
+    best: np.ndarray
+    runner_up: np.ndarray
+    probability: np.ndarray
+    margin: np.ndarray
+    before: np.ndarray
+    confusion: np.ndarray
+
+
+def decide(
+    propagated: Propagated, calibration: Calibration, rows: Rows, labels: np.ndarray, shard: Shard
+) -> Decision | None:
+    """The decision of all rows in the first process, None in the others."""
+    n_classes = len(propagated.prototypes)
+    first, stop = shard.span(len(rows))
+    parts = {name: np.empty(stop - first, kind) for name, kind in _KINDS.items()}
+    confusion = torch.zeros(n_classes, n_classes, dtype=torch.float64)
+    at = 0
+    for chunk in rows.chunks(first, stop):
+        given = torch.from_numpy(labels[first + at : first + at + len(chunk)])
+        probabilities = calibration.probabilities(propagated.logits(chunk))  # (m, N)
+        here = _chosen(probabilities, given)
+        here["before"] = propagated.logits(chunk, rectified=False).argmax(-1)
+        for name, values in here.items():
+            parts[name][at : at + len(chunk)] = values.numpy()
+        free = given < 0
+        confusion.T.index_add_(0, here["best"][free], probabilities[free])
+        at += len(chunk)
+    confusion = shard.sum(confusion)
+    gathered = {name: shard.gather(values, len(rows)) for name, values in parts.items()}
+    return None if shard.rank else Decision(**gathered, confusion=confusion.numpy())  # type: ignore[arg-type]
+
+
+_KINDS = {
+    "best": np.int64,
+    "runner_up": np.int64,
+    "probability": np.float32,
+    "margin": np.float32,
+    "before": np.int64,
+}
+
+
+def _chosen(probabilities: Tensor, given: Tensor) -> dict[str, Tensor]:
+    """The two likeliest classes of each row, a given label first: probabilities (m, N), given (m,) -> (m,) each."""
+    is_given = given >= 0
+    probabilities = probabilities.clone()
+    probabilities[is_given] = torch.nn.functional.one_hot(given[is_given], probabilities.shape[1]).to(probabilities) + (
+        probabilities[is_given] * 1e-9
+    )
+    if probabilities.shape[1] == 1:
+        one, nobody = torch.ones(len(given)), torch.full((len(given),), -1)
+        return {"best": torch.zeros_like(given), "runner_up": nobody, "probability": one, "margin": one}
+    top = probabilities.topk(2)
+    values = top.values.clamp(max=1)
+    return {
+        "best": top.indices[:, 0],
+        "runner_up": top.indices[:, 1],
+        "probability": values[:, 0],
+        "margin": values[:, 0] - values[:, 1],
+    }

@@ -1,0 +1,60 @@
+"""What the labelled items get when their label is hidden: all that can be known of the quality of the others."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.labelling.sampling import SEED, sample_of
+from remp.propagation import Propagated, propagate
+from remp.rows import ArrayRows, Rows
+
+MOST_FOLDS = 10
+# Unlabelled items that the propagation of a fold sees: this many, or this many a class, but never more than the last.
+_ITEMS, _ITEMS_A_CLASS, _MOST_ITEMS = 2000, 50, 20_000
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """items: (m,) numbers of labelled items whose class has another; labels: (m,) theirs; logits: (m, N) without it."""
+
+    items: np.ndarray
+    labels: np.ndarray
+    logits: Tensor
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def hold_out(propagated: Propagated, rows: Rows, labels: np.ndarray) -> HeldOut:
+    """Propagate again without the label of one item of each class (or a tenth of them), in turn, and score these.
+
+    labels: (n,), -1 for unlabelled. The features are transformed once, with the centre of all rows.
+    """
+    n_classes = len(propagated.prototypes)
+    folds = fold_numbers(labels, n_classes)
+    unlabelled = sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_A_CLASS * n_classes), _MOST_ITEMS))
+    items = np.concatenate([np.flatnonzero(labels >= 0), unlabelled])
+    features = propagated.features(rows.take(items))
+    left_out, logits = [np.empty(0, np.int64)], [torch.empty(0, n_classes)]
+    for fold in range(folds.max(initial=-1) + 1):
+        is_out = folds[items] == fold
+        known = np.where(is_out, -1, labels[items])
+        settings = replace(propagated.settings, transform="none")
+        without = propagate(ArrayRows(features), known, n_classes, settings)
+        left_out.append(items[is_out])
+        logits.append(without.logits(features[torch.from_numpy(is_out)]))
+    found = np.concatenate(left_out)
+    return HeldOut(found, labels[found], torch.cat(logits))
+
+
+def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:
+    """(n,) in which fold the label of an item is hidden; -1 for unlabelled ones and for the only one of its class."""
+    random = np.random.default_rng(SEED)
+    folds = np.full(len(labels), -1)
+    for number in range(n_classes):
+        members = np.flatnonzero(labels == number)
+        if len(members) > 1:
+            folds[random.permutation(members)] = np.arange(len(members)) % MOST_FOLDS
+    return folds
