@@ -1,0 +1,113 @@
+"""EfficientNet-Lite0, the small network for photographs, as its ImageNet weights need it."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from remp.backbones.base import Backbone
+
+STEM, HEAD = 32, 1280
+EPSILON = 1e-3  # of the batch norms, as in TensorFlow
+STAGES = (  # widening inside a block, channels, blocks, stride of the first block, side of the depthwise kernel
+    (1, 16, 1, 1, 3),
+    (6, 24, 2, 2, 3),
+    (6, 40, 2, 2, 5),
+    (6, 80, 3, 2, 3),
+    (6, 112, 3, 1, 5),
+    (6, 192, 4, 2, 5),
+    (6, 320, 1, 1, 3),
+)
+# Layer here -> names of its convolution and its batch norm in the published files
+PUBLISHED_NAMES = {
+    "stem": ("_conv_stem", "_bn0"),
+    "expand": ("_expand_conv", "_bn0"),
+    "depthwise": ("_depthwise_conv", "_bn1"),
+    "project": ("_project_conv", "_bn2"),
+    "head": ("_conv_head", "_bn1"),
+}
+
+
+class EfficientNetLite0(Backbone):
+    """Tan and Le, "EfficientNet: rethinking model scaling for convolutional neural networks", 2019,
+    https://arxiv.org/abs/1905.11946, in the variant that Google published as EfficientNet-Lite in 2020: no squeeze
+    and excitation, ReLU6 in place of swish, and stem and head of the same width at every scale.
+
+    1280 x 7 x 7 for 224 x 224 images, averaged to 1280 numbers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(readout="average")
+        self.stem = Layer(3, STEM, 3, stride=2)
+        blocks: list[nn.Module] = []
+        before = STEM
+        for widening, after, count, stride, kernel in STAGES:
+            for number in range(count):
+                blocks.append(Block(before, after, kernel, widening=widening, stride=stride if number == 0 else 1))
+                before = after
+        self.blocks = nn.Sequential(*blocks)
+        self.head = Layer(before, HEAD, 1)
+
+    def maps(self, images: Tensor) -> Tensor:
+        return self.head(self.blocks(self.stem(images)))
+
+    def fuse(self) -> None:
+        """Take the batch norms into the convolutions: the same numbers, to rounding, for less work. Not for training."""
+        self.eval()
+        for layer in self.modules():
+            if isinstance(layer, Layer) and isinstance(layer.norm, nn.BatchNorm2d):
+                layer.convolution = fuse_conv_bn_eval(layer.convolution, layer.norm)
+                layer.norm = nn.Identity()
+
+
+class Layer(nn.Module):
+    """Convolution, batch norm and ReLU6, padded as TensorFlow does: with stride 2, more below and to the right."""
+
+    norm: nn.Module
+
+    def __init__(
+        self, before: int, after: int, kernel: int, *, stride: int = 1, groups: int = 1, activation: bool = True
+    ) -> None:
+        super().__init__()
+        padding = kernel // 2 if stride == 1 else 0  # with a stride it depends on the size of the map
+        self.convolution = nn.Conv2d(before, after, kernel, stride, padding, groups=groups, bias=False)
+        self.norm = nn.BatchNorm2d(after, eps=EPSILON)
+        self.activation = nn.ReLU6(inplace=True) if activation else nn.Identity()
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(n, before, height, width) -> (n, after, ceil(height / stride), ceil(width / stride))"""
+        kernel, stride = self.convolution.kernel_size[0], self.convolution.stride[0]
+        if stride > 1:
+            top, bottom = _same_padding(maps.shape[2], kernel, stride)
+            left, right = _same_padding(maps.shape[3], kernel, stride)
+            maps = F.pad(maps, [left, right, top, bottom])
+        return self.activation(self.norm(self.convolution(maps)))
+
+
+class Block(nn.Module):
+    """Widen, look around in each channel, narrow; the input is added where the shape allows it."""
+
+    def __init__(self, before: int, after: int, kernel: int, *, widening: int, stride: int) -> None:
+        super().__init__()
+        inside = before * widening
+        self.expand = Layer(before, inside, 1) if widening > 1 else nn.Identity()
+        self.depthwise = Layer(inside, inside, kernel, stride=stride, groups=inside)
+        self.project = Layer(inside, after, 1, activation=False)
+        self.has_skip = stride == 1 and before == after
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """(n, before, height, width) -> (n, after, ceil(height / stride), ceil(width / stride))"""
+        made = self.project(self.depthwise(self.expand(maps)))
+        return made + maps if self.has_skip else made
+
+
+def published_name(name: str) -> str:
+    """Name in our state dict -> name in the published file: blocks.3.expand.norm.bias -> _blocks.3._bn0.bias."""
+    *block, layer, kind, tensor = name.split(".")
+    prefix = f"_blocks.{block[1]}." if block else ""
+    return f"{prefix}{PUBLISHED_NAMES[layer][kind == 'norm']}.{tensor}"
+
+
+def _same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
+    """Zeros before and after, so that ceil(side / stride) numbers come out; the odd one goes after."""
+    missing = max((-(-side // stride) - 1) * stride + kernel - side, 0)
+    return missing // 2, missing - missing // 2
