@@ -1,40 +1,59 @@
 """Every trained method goes through the one loop, and all it should learn learns."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
-from remp.augment import Normalisation
 from remp.checkpoint import build_method, load_trained
 from remp.config import make_config
-from remp.training.episodes import TrainingEpisodes
+from remp.episodes import Episodes
+from remp.training.state import make_optimiser
 
-TRAINED = ["epnet", "feat", "meta-baseline", "relationnet", "tpn"]
+CONFIGS = Path(__file__).parents[2] / "configs" / "methods"
+TRAINED = sorted(path.stem.removeprefix("cifar-fs-") for path in CONFIGS.glob("*.yaml"))
+TRANSDUCTIVE = {"can-t", "dfmn-mct", "epnet", "tpn"}
+
+
+def toy_episode() -> Episodes:
+    """3-way, 2-shot, 2 queries a class of images that differ in brightness; maps of 2 x 2."""
+    labels = torch.arange(3).repeat(4)[None]
+    images = torch.randn(1, 12, 3, 32, 32) + labels[..., None, None, None]
+    return Episodes(images[:, :6], labels[:, :6], images[:, 6:], labels[:, 6:], 3, torch.tensor([[4, 0, 3]]))
+
+
+def cancelled_by_batch_norm(method: nn.Module) -> set[str]:
+    """Biases that the batch norm after them takes away."""
+    convolutions = {f"{path}.bias" for path, part in method.named_modules() if isinstance(part, nn.Conv2d)}
+    return convolutions | {"attention.kernel.0.bias"}
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_three_steps_leave_a_checkpoint_that_can_be_loaded(name, train_tiny):
+def test_three_steps_have_finite_losses_and_reach_every_parameter(name):
+    torch.manual_seed(0)
+    config = make_config({"data": "toy", "method": name, "width": 8})
+    method, episode = build_method(config, (32, 32, 3), n_classes=5), toy_episode()
+    optimiser = make_optimiser(method, lr=0.01)
+    for progress in (0.0, 0.9, 1.0):  # both stages of those that have two; gradients add up over the steps
+        terms = torch.stack(list(method.loss(episode, progress).values()))
+        assert terms.isfinite().all()
+        terms.sum().backward()
+        optimiser.step()
+    cancelled = cancelled_by_batch_norm(method)
+    for path, parameter in method.named_parameters():
+        assert parameter.grad is not None, path
+        assert parameter.grad.isfinite().all(), path
+        assert path in cancelled or parameter.grad.abs().sum() > 0, path
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_three_episodes_of_the_loop_leave_a_checkpoint_that_can_be_loaded(name, train_tiny):
     folder = train_tiny(method=name, episodes=3, milestones=[2], validate_every=3, learning_rate=0.01)
     trained = load_trained(folder / "best.safetensors")
     (entry,) = trained.info["history"]
     losses = [value for key, value in entry.items() if key.startswith("loss")]
     assert losses
     assert torch.tensor(losses).isfinite().all()
-    assert trained.method.transductive == (name in ("epnet", "tpn"))
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_every_parameter_learns_in_one_of_the_stages(name, tiny, train_images):
-    config = make_config(tiny(method=name))
-    method = build_method(config, train_images.image_size, train_images.n_classes)
-    normalisation = Normalisation(train_images.mean, train_images.std)
-    episodes = TrainingEpisodes(config, train_images, normalisation, torch.device("cpu"))[0]
-    for progress in (0.0, 1.0):
-        torch.stack(list(method.loss(episodes, progress).values())).sum().backward()
-    cancelled = {
-        f"{path}.bias" for path, part in method.named_modules() if isinstance(part, nn.Conv2d)
-    }  # by batch norm
-    for path, parameter in method.named_parameters():
-        assert parameter.grad is not None, path
-        assert parameter.grad.isfinite().all(), path
-        assert path in cancelled or parameter.grad.abs().sum() > 0, path
+    assert 0 <= trained.info["best"]["validation_accuracy"] <= 1
+    assert trained.method.transductive == (name in TRANSDUCTIVE)
