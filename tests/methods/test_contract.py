@@ -1,13 +1,17 @@
 """What every method in the table keeps to."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from remp.config import settings_model
 from remp.episodes import Episodes
 from remp.methods import METHODS, Method
 
+DOCS = Path(__file__).parents[2] / "docs" / "methods"
 N_WAY = 3
 MAP, VECTOR = (4, 3, 3), (12,)
 
@@ -100,3 +104,13 @@ def test_a_method_for_ready_made_features_needs_no_arguments(name):
     method = METHODS[name]().eval()
     episodes = features(method, n_episodes=2).without_query_labels()
     assert method.logits(episodes).shape == (2, episodes.query.shape[1], N_WAY)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_has_a_page_that_names_its_settings(name):
+    page = DOCS / f"{name}.md"
+    assert page.is_file(), f"write {page.relative_to(DOCS.parents[1])}: idea, formula, settings, what was measured"
+    shared = re.search(r"see \[[^]]*\]\((\S+\.md)\)", page.read_text(encoding="utf-8"))
+    text = (DOCS / shared[1] if shared else page).read_text(encoding="utf-8")
+    missing = [setting for setting in settings_model(METHODS[name]).model_fields if f"`{setting}`" not in text]
+    assert not missing
