@@ -12,6 +12,7 @@ from PIL import Image
 from remp.episodes import Protocol
 from remp.report import plots
 from remp.report.gallery import episode_tiles
+from remp.report.plane import main_plane
 from remp.report.showcase import find_showcase
 from stand_ins import untrained
 
@@ -56,9 +57,11 @@ def test_the_map_is_drawn(showcase):
 def test_the_main_plane_keeps_the_two_directions_of_most_variance():
     random = np.random.default_rng(0)
     points = random.normal(size=(200, 5)) * (1, 9, 0.1, 4, 0.5)
-    projected = plots._main_plane(points)(points)
-    largest = np.sort(np.linalg.eigvalsh(np.cov(points.T)))[::-1][:2]
-    np.testing.assert_allclose(projected.var(axis=0, ddof=1), largest, rtol=1e-6)
+    project, share = main_plane(points)
+    projected = project(points)
+    variances = np.sort(np.linalg.eigvalsh(np.cov(points.T)))[::-1]
+    np.testing.assert_allclose(projected.var(axis=0, ddof=1), variances[:2], rtol=1e-6)
+    assert share == pytest.approx(variances[:2].sum() / variances.sum())
 
 
 def test_the_picture_of_a_rectification_is_a_png_file(test_images, tmp_path):

@@ -19,4 +19,4 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def _source(name: str) -> str:
-    return files("remp.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return files("remp.report").joinpath(f"templates/{name}").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Figures: training curves, and an episode before and after its prototypes are rectified."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from remp.datasets.base import ImageSet
 from remp.episodes import Protocol
 from remp.report.figure_style import styled_figure
 from remp.report.palette import INK, QUIET, class_colour
+from remp.report.plane import main_plane
 from remp.report.showcase import Showcase, Stage, find_showcase
 
 ATTRACTED = LinearSegmentedColormap.from_list("attracted", ["#f4f7fb", "#8fb8dc", "#1f5f9e", "#0b2545"])
@@ -118,7 +119,7 @@ def _draw_attention(axes: Axes, showcase: Showcase, stage: Stage) -> None:
 
 
 def _draw_map(axes: Axes, showcase: Showcase) -> None:
-    project = _main_plane(showcase.query)
+    project, _ = main_plane(showcase.query)
     queries, before, after = map(project, (showcase.query, showcase.before.prototypes, showcase.after.prototypes))
     true_colours = [class_colour(way) for way in showcase.query_labels]
     colours = [class_colour(way) for way in range(len(before))]
@@ -139,13 +140,6 @@ def _draw_map(axes: Axes, showcase: Showcase) -> None:
 
 def _scatter(axes: Axes, points: np.ndarray, **look: Any) -> None:
     axes.scatter(points[:, 0], points[:, 1], **look)
-
-
-def _main_plane(points: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """The projection (n, d) -> (n, 2) on the two directions in which `points` (m, d) vary most."""
-    centre = points.mean(0)
-    _, _, directions = np.linalg.svd(points - centre, full_matrices=False)
-    return lambda items: (items - centre) @ directions[:2].T
 
 
 def _first_image(showcase: Showcase, way: int) -> np.ndarray:

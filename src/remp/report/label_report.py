@@ -1,0 +1,138 @@
+"""The page about a labelling: how good it is, what to look at, and the pictures class by class."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from remp.atomic import write_atomically
+from remp.labelling.outcome import STATUSES, AccuracyEstimate, Labelling
+from remp.report.label_confusion import MOST_CLASSES_DRAWN, MOST_CLASSES_IN_WORDS, confusion_cells, worst_pairs
+from remp.report.label_map import embedding_map
+from remp.report.label_tiles import TileChoice
+from remp.report.names import percent, short, visible
+from remp.report.page import render_page
+from remp.report.palette import class_colour
+from remp.report.thumbnails import thumbnail_source
+from remp.version import __version__
+
+STRIP_LENGTHS = (12, 9, 6, 4, 3, 2, 1, 0)
+STRIPS_A_CLASS = 4
+MOST_TILES = 1200  # that many pictures are read in seconds
+MOST_CLASSES = 200  # with strips
+MOST_SKIPPED = 500
+MOST_OPEN_CLASSES = 12  # more are folded
+
+
+def write_label_report(path: Path, labelling: Labelling, *, title: str, max_bytes: int = 8_000_000) -> Path:
+    """Write the page. It names no address but its own parts, so it can be sent and kept as one file.
+
+    Strips of pictures become shorter, and then vanish, until the page has at most `max_bytes`; words are not cut.
+    """
+    page = render_label_report(labelling, title=title, max_bytes=max_bytes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, page)
+    return path
+
+
+def render_label_report(labelling: Labelling, *, title: str, max_bytes: int = 8_000_000) -> bytes:
+    """The page as HTML in UTF-8."""
+    values = _values(labelling, title)
+    source = _sources(labelling)
+    n_classes = min(len(labelling.task.class_names), MOST_CLASSES)
+    lengths = [n for n in STRIP_LENGTHS if n * STRIPS_A_CLASS * n_classes <= MOST_TILES]
+    for length in lengths:
+        page = render_page("label.html.j2", **values, **_tiles(TileChoice(labelling, source, length), n_classes))
+        content = page.encode("utf-8", errors="backslashreplace")
+        if len(content) <= max_bytes:
+            break
+    return content
+
+
+def _sources(labelling: Labelling) -> Callable[[int], str | None]:
+    """Item -> data address of its picture, each read once however often the page is made."""
+    paths = labelling.task.paths
+    return cache(lambda item: thumbnail_source(paths[item]) if paths else None)
+
+
+def _tiles(choice: TileChoice, n_classes: int) -> dict[str, Any]:
+    return {
+        "strip_length": choice.most,
+        "classes": [choice.class_block(number) for number in range(n_classes)],
+        "unknown": choice.unknown(),
+        "advice": choice.advice(),
+        "findings": choice.findings(),
+    }
+
+
+def _values(labelling: Labelling, title: str) -> dict[str, Any]:
+    """All of the page that does not depend on how many pictures it shows."""
+    task = labelling.task
+    few = len(task.class_names) <= MOST_CLASSES_DRAWN
+    return {
+        "title": title,
+        "lead": _lead(labelling),
+        "estimate": labelling.estimate,
+        "noun": _noun(labelling),
+        "has_pictures": bool(task.paths),
+        "counts": _counts(labelling),
+        "class_names": task.class_names,
+        "colour": class_colour,
+        "map": embedding_map(labelling),
+        "sizes": _sizes(labelling),
+        "cells": confusion_cells(labelling.confusion) if few else [],
+        "in_words": len(task.class_names) <= MOST_CLASSES_IN_WORDS,
+        "pairs": worst_pairs(labelling.confusion),
+        "skipped": task.skipped[:MOST_SKIPPED],
+        "n_skipped": len(task.skipped),
+        "seconds": labelling.seconds,
+        "most_open": MOST_OPEN_CLASSES,
+        "version": __version__,
+        "visible": visible,
+        "short": short,
+        "percent": percent,
+    }
+
+
+def _noun(labelling: Labelling) -> str:
+    return "pictures" if labelling.task.paths else "rows"
+
+
+def _lead(labelling: Labelling) -> str:
+    """The one sentence to read: how many of the new labels are right, as far as that is known."""
+    noun, n = _noun(labelling), int((~labelling.task.is_labelled).sum())
+    if n == 0:
+        return f"All {len(labelling.task.names):,} {noun} had a label already: nothing was left to label."
+    if labelling.estimate is None:
+        return f"{n:,} {noun} were looked at. How many of their labels are right could not be estimated."
+    return f"{_share(labelling.estimate)} of the {n:,} {noun} without a label are expected to get the right one."
+
+
+def _share(estimate: AccuracyEstimate) -> str:
+    interval = f"{percent(estimate.low)} to {percent(estimate.high)}"
+    return f"{percent(estimate.accuracy)} ({100 * estimate.level:g} % interval: {interval})"
+
+
+def _counts(labelling: Labelling) -> list[tuple[str, int, str]]:
+    """(name, number, meaning) of what became of everything that was found."""
+    numbers = [int((labelling.status == index).sum()) for index in range(len(STATUSES))]
+    meanings = (
+        "labelled by you",
+        "got a label",
+        "got none: too close to call",
+        "got none: like no class",
+    )
+    counts = list(zip(STATUSES, numbers, meanings, strict=True))
+    return [*counts, ("skipped", len(labelling.task.skipped), "could not be read")]
+
+
+def _sizes(labelling: Labelling) -> list[tuple[int, int, float, float, float]]:
+    """(class, given, expected, and both as percent of the largest class) for each class."""
+    task = labelling.task
+    given = [int((task.labels == number).sum()) for number in range(len(task.class_names))]
+    expected = [float(size) for size in labelling.expected_sizes]
+    largest = max((g + e for g, e in zip(given, expected, strict=True)), default=0) or 1
+    return [
+        (number, g, e, 100 * g / largest, 100 * e / largest)
+        for number, (g, e) in enumerate(zip(given, expected, strict=True))
+    ]

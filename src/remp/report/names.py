@@ -1,0 +1,38 @@
+"""How names of strangers' files and classes are printed: short, and with nothing hidden in them."""
+
+import unicodedata
+
+LONGEST = 48
+_UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, broken UTF-8, line and paragraph separators
+_TURNING = frozenset(
+    "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)  # change the reading direction
+
+
+def visible(text: str) -> str:
+    """The text with characters that cannot be seen, or that turn the text around, as escapes such as \\n."""
+    return "".join(map(_visible_character, text))
+
+
+def short(text: str, longest: int = LONGEST) -> str:
+    """The visible text; of a long one the beginning and the end."""
+    text = visible(text)
+    if len(text) <= longest:
+        return text
+    end = (longest - 1) // 2
+    return f"{text[: longest - 1 - end]}…{text[-end:]}"
+
+
+def percent(share: float) -> str:
+    """0.873 as 87 %. What is not certain is not printed as 0 % or 100 %."""
+    if 0.995 <= share < 1:
+        return "> 99 %"
+    if 0 < share < 0.005:
+        return "< 1 %"
+    return f"{100 * share:.0f} %"
+
+
+def _visible_character(character: str) -> str:
+    if character in _TURNING or unicodedata.category(character) in _UNSEEN:
+        return character.encode("unicode_escape").decode("ascii")
+    return character
