@@ -1,55 +1,13 @@
-"""Rectification in chunks and over processes, and at the ends of the number range."""
+"""Rectification at the ends of the number range."""
 
-import itertools
 from dataclasses import replace
 
 import pytest
 import torch
 
-from rectification_cases import SHAPES, SWITCHES, episode, matrix, name
+from rectification_cases import SHAPES, SWITCHES, episode, matrix
 from remp.errors import ConfigError
-from remp.rectification import QuerySums, Rectification, rectify, rectify_chunked
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("size", [1, 3, 7, 100])
-def test_chunks_of_any_size_give_the_dense_result(size, dtype):
-    support, labels, query = episode(n_query=20, dtype=dtype)
-    for settings, projection in itertools.product(SWITCHES[::5], (None, matrix(dtype=dtype))):
-        dense = rectify(support, labels, query, 3, settings, projection=projection)
-        prototypes, logits = rectify_chunked(
-            support, labels, lambda: query.split(size, dim=1), 3, settings, projection=projection
-        )
-        assert prototypes.dtype == logits(query).dtype == dtype
-        torch.testing.assert_close(prototypes, dense.prototypes, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(logits(query), dense.logits, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("settings", SWITCHES[::5], ids=name)
-def test_two_processes_that_add_their_sums_give_the_dense_result(settings):
-    """Both halves advance in step: what a process reduces is its own sums plus those of the other half."""
-    support, labels, query = episode(n_query=20)
-    halves = [query[:, :13], query[:, 13:]]
-    seen: list[list[QuerySums]] = [[], []]
-
-    def sums_of(half: int, other: list[QuerySums]):
-        def reduce(own: QuerySums) -> QuerySums:
-            layer = len(seen[half])
-            seen[half].append(own)
-            return own + other[layer] if layer < len(other) else own
-
-        return lambda: rectify_chunked(
-            support, labels, lambda: halves[half].split(4, dim=1), 3, settings, reduce=reduce
-        )
-
-    # One layer more is right after each round, as each half learns the other's sums of the layer before.
-    for _ in range(settings.layers + 1):
-        known, seen = seen, [[], []]
-        prototypes = [sums_of(half, known[1 - half])()[0] for half in (0, 1)]
-    dense = rectify(support, labels, query, 3, settings).prototypes
-    torch.testing.assert_close(prototypes[0], dense)
-    torch.testing.assert_close(prototypes[1], dense)
-
+from remp.rectification import Rectification, rectify
 
 DEGENERATE = {
     "zeros": lambda items: torch.zeros_like(items),
@@ -77,9 +35,6 @@ def test_finite_input_gives_finite_output(change, dtype):
         for settings in SWITCHES[:: 7 if shape else 3]:
             n_way, ten = int(labels.max()) + 1, replace(settings, layers=10)
             assert_finite(rectify(support, labels, query, n_way, ten, keep_attention=True))
-            prototypes, logits = rectify_chunked(support, labels, lambda q=query: [q], n_way, ten)
-            assert prototypes.isfinite().all()
-            assert logits(query).isfinite().all()
 
 
 def test_float64_beyond_any_use_stays_finite():
@@ -110,8 +65,6 @@ def test_more_layers_than_float64_holds_are_refused():
     for projection, layers in ((None, 1000), (1e9 * matrix(), 10)):
         with pytest.raises(ConfigError, match="take fewer layers, a smaller projection, or none"):
             rectify(support, labels, query, 3, Rectification(layers=layers), projection=projection)
-        with pytest.raises(ConfigError, match="take fewer layers"):
-            rectify_chunked(support, labels, lambda: [query], 3, Rectification(layers=layers), projection=projection)
     assert_finite(rectify(support, labels, query, 3, Rectification(layers=1000, residual=False)))
 
 
@@ -119,8 +72,6 @@ def test_no_queries_are_refused():
     support, labels, query = episode()
     with pytest.raises(ValueError, match="give at least one"):
         rectify(support, labels, query[:, :0], 3, Rectification())
-    with pytest.raises(ValueError, match="give at least one"):
-        rectify_chunked(support, labels, lambda: [], 3, Rectification())
 
 
 @pytest.mark.parametrize(

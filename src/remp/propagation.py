@@ -1,30 +1,19 @@
 """Exact rectification of any number of rows: the labelled ones are the support, the others the queries."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from remp.errors import ConfigError, DataError
-from remp.rectification_layer import (
-    Metric,
-    QuerySums,
-    Rectification,
-    Repulsion,
-    RowNorm,
-    State,
-    query_sums,
-    scores,
-)
+from remp.passes import Passes
+from remp.rectification import largest_safe, logits_in
+from remp.rectification_layer import Metric, Rectification, Repulsion, RowNorm, State
+from remp.row_transform import RowTransform, fit_transform
 from remp.rows import Rows
 from remp.sharding import Shard
-from remp.similarity import unit
 from remp.transform import FeatureTransform
-
-# Labelled rows that are read at once.
-_LABELLED_PIECE = 4096
 
 
 @dataclass(frozen=True)
@@ -76,7 +65,8 @@ class Propagated:
 
     prototypes_before: (N, d) class means of the labelled rows, transformed. prototypes: (N, d), in the space of the
     last layer. centre: (d,) the mean that the transform takes away. bias: (N,) added to the logits if balanced.
-    moves: for each layer the largest distance that a prototype moved, relative to the mean norm of the prototypes.
+    growth: how many times `residual` has enlarged the space. moves: for each layer the largest distance that a
+    prototype moved, relative to the mean norm of the prototypes.
     """
 
     settings: Propagation
@@ -84,20 +74,19 @@ class Propagated:
     prototypes: Tensor
     centre: Tensor | None
     bias: Tensor | None
+    growth: float
     moves: tuple[float, ...]
 
     def features(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) as transformed rows (m, d)."""
-        return _transformed(rows, self.settings.parts, self.centre)
+        return RowTransform(self.settings.parts, self.centre)(rows.to(_float_type(rows)))
 
     def logits(self, rows: Tensor, *, rectified: bool = True) -> Tensor:
         """Raw rows (m, d) -> (m, N): with the rectified prototypes, or with those before."""
-        features, rectification = self.features(rows), self.settings.rectification
-        if not rectified:
-            return scores(self.prototypes_before, features, rectification).T
-        growth = 2.0**self.settings.layers if self.settings.residual else 1.0
-        logits = scores(self.prototypes, growth * features, rectification).T
-        return logits if self.bias is None else logits + self.bias
+        prototypes, growth = (self.prototypes, self.growth) if rectified else (self.prototypes_before, 1.0)
+        queries = self.features(rows).to(prototypes.dtype) * growth
+        logits = logits_in(_float_type(rows), prototypes, queries, self.settings.rectification)
+        return logits + self.bias if rectified and self.bias is not None else logits
 
 
 _DEFAULTS = Propagation()
@@ -117,24 +106,26 @@ def propagate(
     others pass over the rest. Exactly `rectify` on the transformed rows, at any number of them.
     """
     labels = _checked_labels(rows, labels, n_classes)
-    shard = shard or Shard()
-    centre = _mean(rows, settings.parts, shard)
-    start = state = _start(rows, labels, n_classes, settings, centre, shard)
+    rectification, shard = settings.rectification, shard or Shard()
+    transform, largest = fit_transform(rows, settings.parts, shard)
+    is_large = largest > largest_safe(rectification, None, len(rows))
+    passes = Passes(rows, labels, n_classes, transform, torch.float64 if is_large else torch.float32, shard)
+    start = state = passes.start(rectification)
     bias = torch.zeros(n_classes, dtype=torch.float64) if settings.balanced else None
     moves = []
     for layer in range(settings.layers if (labels < 0).any() else 0):
-        sums, mass = _pass(rows, labels, state, layer, bias, centre, settings.parts, shard)
+        sums, masses = passes.sums(state, rectification.beta(layer, n_classes), bias)
         if bias is not None:
-            bias = bias + _correction(mass + state.support_counts[0, :, 0], len(rows))
-        after = state.next(sums)
-        moves.append(_move(state, after))
-        state = after
+            bias = bias + _correction(masses + state.support_counts[0, :, 0])
+        before, state = state, state.next(sums)
+        moves.append(_move(before, state))
     return Propagated(
         settings=settings,
-        prototypes_before=start.prototypes[0].float(),
-        prototypes=state.prototypes[0].float(),
-        centre=centre,
+        prototypes_before=start.prototypes[0].to(passes.dtype),
+        prototypes=state.prototypes[0].to(passes.dtype),
+        centre=transform.centre,
         bias=None if bias is None else bias.float(),
+        growth=state.scale,
         moves=tuple(moves),
     )
 
@@ -154,83 +145,13 @@ def _checked_labels(rows: Rows, labels: np.ndarray, n_classes: int) -> np.ndarra
     return labels
 
 
-def _transformed(rows: Tensor, parts: FeatureTransform, centre: Tensor | None) -> Tensor:
-    features = parts.features(rows)
-    if centre is None:
-        return features
-    return unit(features - centre) if parts.l2 else features - centre
+def _float_type(rows: Tensor) -> torch.dtype:
+    return torch.float64 if rows.dtype == torch.float64 else torch.float32
 
 
-def _mean(rows: Rows, parts: FeatureTransform, shard: Shard) -> Tensor | None:
-    """The mean of the transformed rows (d,) if they are centred; checks every row on the way."""
-    first, stop = shard.span(len(rows))
-    total = torch.zeros(rows.dim, dtype=torch.float64)
-    for chunk in rows.chunks(first, stop):
-        finite = chunk.isfinite().all(-1)
-        if not finite.all():
-            raise DataError(f"row {first + int((~finite).nonzero()[0])} has a number that is not finite: leave it out")
-        if parts.centre:
-            total += parts.features(chunk).sum(0, dtype=torch.float64)
-        first += len(chunk)
-    return (shard.sum(total) / len(rows)).float() if parts.centre else None
-
-
-def _start(
-    rows: Rows, labels: np.ndarray, n_classes: int, settings: Propagation, centre: Tensor | None, shard: Shard
-) -> State:
-    """The class means of the labelled rows."""
-    first, stop = shard.span(len(rows))
-    labelled = first + np.flatnonzero(labels[first:stop] >= 0)
-    sums = torch.zeros(n_classes, rows.dim, dtype=torch.float64)
-    for at in range(0, len(labelled), _LABELLED_PIECE):
-        numbers = labelled[at : at + _LABELLED_PIECE]
-        features = _transformed(rows.take(numbers), settings.parts, centre)
-        sums.index_add_(0, torch.from_numpy(labels[numbers]).long(), features.double())
-    sums = shard.sum(sums)[None]  # (1, N, d)
-    counts = torch.from_numpy(np.bincount(labels[labels >= 0], minlength=n_classes)).double().reshape(1, -1, 1)
-    return State(settings.rectification, sums / counts, sums, counts, torch.empty(1, n_classes, 0), None)
-
-
-def _pass(
-    rows: Rows,
-    labels: np.ndarray,
-    state: State,
-    layer: int,
-    bias: Tensor | None,
-    centre: Tensor | None,
-    parts: FeatureTransform,
-    shard: Shard,
-) -> tuple[QuerySums, Tensor]:
-    """The sums over the unlabelled rows, and the mass (N,) of each class."""
-    settings, n_classes = state.settings, state.prototypes.shape[1]
-    beta = settings.beta(layer, n_classes)
-    zero, one = torch.zeros(1, 1, 1, dtype=torch.float64), torch.ones(1, 1, 1, dtype=torch.float64)
-    sums, mass = QuerySums(zero, zero, zero, zero, one), torch.zeros(n_classes, dtype=torch.float64)
-    for chunk in _unlabelled(rows, labels, shard):
-        queries = state.propagated(_transformed(chunk, parts, centre)[None].double())
-        logits = scores(state.prototypes, queries, settings)
-        weights = torch.softmax(logits if bias is None else logits + bias[:, None], dim=-2)
-        sums, mass = sums + query_sums(weights, queries, beta, settings), mass + weights[0].sum(-1)
-    total = replace(
-        sums,
-        **{name: shard.sum(getattr(sums, name)) for name in ("near", "near_weight", "far", "far_count")},
-        smallest=shard.smallest(sums.smallest),
-    )
-    return total, shard.sum(mass)
-
-
-def _unlabelled(rows: Rows, labels: np.ndarray, shard: Shard) -> Iterator[Tensor]:
-    first, stop = shard.span(len(rows))
-    for chunk in rows.chunks(first, stop):
-        is_query = labels[first : first + len(chunk)] < 0
-        first += len(chunk)
-        if is_query.any():
-            yield chunk if is_query.all() else chunk[torch.from_numpy(is_query)]
-
-
-def _correction(masses: Tensor, n: int) -> Tensor:
-    """What the bias of each class (N,) lacks to give each the same mass of n rows: one half of a Sinkhorn step."""
-    return torch.log(n / len(masses) / masses)
+def _correction(masses: Tensor) -> Tensor:
+    """What is added to the bias of each class (N,) to even out their masses: one half of a Sinkhorn step."""
+    return torch.log(masses.mean() / masses)
 
 
 def _move(before: State, after: State) -> float:

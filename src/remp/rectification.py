@@ -1,7 +1,6 @@
 """Attentive, repulsive prototype rectification: the heart of ReMP, as a pure function over a batch of episodes."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +9,7 @@ from torch import Tensor
 from remp.errors import ConfigError
 from remp.rectification_layer import (
     SMALLEST_SUM,
-    QuerySums,
     Rectification,
-    State,
     attention_weights,
     full_attention,
     one_hot_rows,
@@ -20,13 +17,12 @@ from remp.rectification_layer import (
     scores,
     start,
 )
-from remp.similarity import in_safe_range, to_double, to_dtype
+from remp.similarity import in_safe_range, to_dtype
 
 # Input beyond the first, or that the layers would carry beyond the second, is computed in float64.
 _LARGE, _LARGE_AT_THE_END = 1e9, 1e15
 # Layers that enlarge features by more powers of ten would leave even float64.
 _MOST_DECADES = 50
-_NO_QUERIES = "there are no queries to rectify with: give at least one"
 
 
 @dataclass(frozen=True)
@@ -67,8 +63,8 @@ def rectify(
     """
     dtype, n_items = query.dtype, support.shape[1] + query.shape[1]
     if query.shape[1] == 0:
-        raise ValueError(_NO_QUERIES)
-    support, query = in_safe_range(support, query, large=_largest_safe(settings, projection, n_items))
+        raise ValueError("there are no queries to rectify with: give at least one")
+    support, query = in_safe_range(support, query, large=largest_safe(settings, projection, n_items))
     state = start(support, support_labels, n_way, settings, projection)
     attention = []
     for layer in range(settings.layers):
@@ -83,58 +79,15 @@ def rectify(
     return Rectified(
         prototypes=to_dtype(state.prototypes, dtype),
         query=to_dtype(queries, dtype),
-        logits=_logits(state, queries, dtype),
+        logits=logits_in(dtype, state.prototypes, queries, settings),
         attention=tuple(attention),
     )
 
 
-def rectify_chunked(
-    support: Tensor,
-    support_labels: Tensor,
-    chunks: Callable[[], Iterable[Tensor]],
-    n_way: int,
-    settings: Rectification,
-    *,
-    projection: Tensor | None = None,
-    reduce: Callable[[QuerySums], QuerySums] = lambda sums: sums,
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """The same result for any number of queries, in memory for one chunk of them.
-
-    `chunks()` goes once over the queries, as (E, q, d) pieces, and is called once a layer. `reduce` merges the sums of
-    several processes, each with chunks of its own. Returns the prototypes (E, N, d) and a function from any queries
-    (E, q, d) to their logits (E, q, N). Sums are made in float64: they may be over millions, and of any size.
-    """
-    _largest_safe(settings, projection, n_items=10**9)
-    state = start(to_double(support), support_labels, n_way, settings, projection)
-    for layer in range(settings.layers):
-        beta = settings.beta(layer, n_way)
-        state = state.next(reduce(_sum_chunks(_chunk_sums(state, chunks(), beta))))
-    final = state
-
-    def logits(query: Tensor) -> Tensor:
-        return _logits(final, final.propagated(to_double(query)), query.dtype)
-
-    return to_dtype(final.prototypes, support.dtype), logits
-
-
-def _chunk_sums(state: State, chunks: Iterable[Tensor], beta: float) -> Iterator[QuerySums]:
-    for chunk in chunks:
-        queries = state.propagated(to_double(chunk))
-        yield query_sums(attention_weights(state, queries), queries, beta, state.settings)
-
-
-def _sum_chunks(parts: Iterable[QuerySums]) -> QuerySums:
-    total: QuerySums | None = None
-    for part in parts:
-        total = part if total is None else total + part
-    if total is None:
-        raise ValueError(_NO_QUERIES)
-    return total
-
-
-def _logits(state: State, queries: Tensor, dtype: torch.dtype) -> Tensor:
-    """Logits (E, Q, N) of queries in the current space; those of a query that leave the dtype start from its best."""
-    logits = scores(state.prototypes, queries, state.settings).transpose(-1, -2)
+def logits_in(dtype: torch.dtype, prototypes: Tensor, queries: Tensor, settings: Rectification) -> Tensor:
+    """Logits (…, Q, N) of queries (…, Q, d) by prototypes (…, N, d); those of a query that leave the dtype start from
+    its best."""
+    logits = scores(prototypes, queries, settings).transpose(-1, -2)
     if logits.dtype == dtype:
         return logits
     leaves = logits.detach().abs().amax(-1, keepdim=True) > torch.finfo(dtype).max
@@ -142,7 +95,7 @@ def _logits(state: State, queries: Tensor, dtype: torch.dtype) -> Tensor:
     return to_dtype(logits - torch.where(leaves, best, 0.0), dtype)
 
 
-def _largest_safe(settings: Rectification, projection: Tensor | None, n_items: int) -> float:
+def largest_safe(settings: Rectification, projection: Tensor | None, n_items: int) -> float:
     """The largest feature for which float32 holds everything that `settings.layers` layers make of it."""
     growth = 1.0 if settings.row_norm == "absolute" else n_items / SMALLEST_SUM
     if settings.residual:

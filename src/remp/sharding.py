@@ -1,15 +1,14 @@
 """One process's share of many rows, for passes that `torchrun` spreads over processes and machines."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# Items of a gather that travel at once: results of many rows never lie in a message as a whole.
-_PIECE = 1 << 20
+# Results travel in messages of at most so many bytes.
+_PIECE = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -25,36 +24,42 @@ class Shard:
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of this tensor over all processes, in each of them."""
-        return self._reduced(tensor, "SUM")
+        return self.sums(tensor)[0]
 
-    def smallest(self, tensor: Tensor) -> Tensor:
-        """The smallest of each entry over all processes."""
-        return self._reduced(tensor, "MIN")
-
-    def _reduced(self, tensor: Tensor, operation: str) -> Tensor:
+    def sums(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """The sums of these tensors of one dtype, by one message."""
         if self.world == 1:
-            return tensor
+            return tensors
         import torch.distributed as distributed
 
-        total = tensor.clone(memory_format=torch.contiguous_format)
-        distributed.all_reduce(total, op=getattr(distributed.ReduceOp, operation))
-        return total
+        packed = torch.cat([tensor.flatten() for tensor in tensors])
+        distributed.all_reduce(packed)
+        parts = packed.split([tensor.numel() for tensor in tensors])
+        return tuple(part.reshape(tensor.shape) for part, tensor in zip(parts, tensors, strict=True))
+
+    def largest(self, number: float) -> float:
+        """The largest of the numbers of all processes."""
+        numbers = torch.zeros(self.world, dtype=torch.float64)
+        numbers[self.rank] = number
+        return float(self.sum(numbers).max())
 
     def gather(self, own: np.ndarray, n: int) -> np.ndarray | None:
         """The results of all n rows in order, in the first process; None in the others. own: those of this share."""
         first, stop = self.span(n)
         if len(own) != stop - first:
-            raise ValueError(f"got results of {len(own)} rows; needed those of rows {first} … {stop - 1}")
+            raise ValueError(f"got results of {len(own)} rows; needed those of the {stop - first} of this share")
         if self.world == 1:
             return own
         if self.rank:
-            _in_pieces(own, lambda piece: _send(piece))
+            for piece in _pieces(own):
+                _exchange("send", piece, dst=0)
             return None
         everything = np.empty((n, *own.shape[1:]), own.dtype)
         everything[first:stop] = own
         for rank in range(1, self.world):
             first, stop = Shard(rank, self.world).span(n)
-            _in_pieces(everything[first:stop], lambda piece, rank=rank: _receive(piece, rank))  # type: ignore[misc]
+            for piece in _pieces(everything[first:stop]):
+                _exchange("recv", piece, src=rank)
         return everything
 
 
@@ -69,19 +74,12 @@ def current_shard() -> Shard | None:
     return Shard(distributed.get_rank(), distributed.get_world_size())
 
 
-def _in_pieces(rows: np.ndarray, use: Callable[[np.ndarray], None]) -> None:
-    for first in range(0, len(rows), _PIECE):
-        use(rows[first : first + _PIECE])
+def _pieces(rows: np.ndarray) -> list[Tensor]:
+    """The bytes of contiguous rows, in pieces of the same memory."""
+    return list(torch.from_numpy(rows.reshape(-1).view(np.uint8)).split(_PIECE)) if rows.size else []
 
 
-def _send(piece: np.ndarray) -> None:
+def _exchange(way: str, piece: Tensor, **peer: int) -> None:
     import torch.distributed as distributed
 
-    distributed.send(torch.from_numpy(np.ascontiguousarray(piece)), dst=0)
-
-
-def _receive(piece: np.ndarray, rank: int) -> None:
-    """Fill `piece` with what process `rank` sends."""
-    import torch.distributed as distributed
-
-    distributed.recv(torch.from_numpy(piece), src=rank)
+    getattr(distributed, way)(piece, **peer)
