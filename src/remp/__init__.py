@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from remp.episodes import Episodes as Episodes
     from remp.episodes import EpisodeSampler as EpisodeSampler
     from remp.episodes import Protocol as Protocol
+    from remp.estimator import ReMPClassifier as ReMPClassifier
     from remp.evaluation import evaluate as evaluate
     from remp.methods import METHODS as METHODS
     from remp.methods import Method as Method
@@ -52,6 +53,7 @@ _HOMES = {
     "METHODS": "remp.methods",
     "Method": "remp.methods",
     "Protocol": "remp.episodes",
+    "ReMPClassifier": "remp.estimator",
     "Rectification": "remp.rectification",
     "Result": "remp.result",
     "Trained": "remp.checkpoint",
@@ -77,7 +79,8 @@ __all__ = [
     "RempError",
     "TrainingError",
     "__version__",
-    *_HOMES,
+    # A class of scikit-learn: `from remp import *` would load it for nothing. `from remp import ReMPClassifier` works.
+    *(name for name in _HOMES if name != "ReMPClassifier"),
 ]
 
 
@@ -92,4 +95,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "ReMPClassifier"])

@@ -1,0 +1,156 @@
+"""Rectified metric propagation as a semi-supervised classifier of scikit-learn."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite, check_consistent_length
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from remp.errors import ConfigError
+from remp.joined_rows import JoinedRows
+from remp.label_codes import UNLABELLED, encoded
+from remp.propagation import Propagated, Propagation, propagate
+from remp.rectification_layer import Metric, Repulsion, RowNorm
+from remp.rows import ArrayRows, Rows
+
+
+class ReMPClassifier(ClassifierMixin, BaseEstimator):
+    """Label a few rows of features, have the rest labelled: class prototypes, refined by the unlabelled rows.
+
+    Zhao, Li, Yu, Chen, "ReMP: Rectified Metric Propagation for Few-Shot Learning", 2021. docs/estimator.md says how the
+    defaults were found. Any number of rows: a numpy.memmap is read in pieces, once a layer, and never copied.
+
+    feature_transform: parts of "power+l2+centre" or "none". layers: passes over the rows at most. tolerance: a warning
+    is given if in the last layer a prototype still moved by more than this share of the prototypes' mean norm.
+    balanced: assume classes of equal size. The others are those of `remp.Rectification`.
+
+    After fit: classes_ (N,); transduction_ (n,) a label for each row of fit, the given one where there was one;
+    label_distributions_ (n, N) float32, rows sum to 1; prototypes_ (N, d) in the space of the transformed features;
+    n_iter_ the layers that were made; moves_ (n_iter_,) how far the prototypes moved in each.
+    """
+
+    def __init__(
+        self,
+        *,
+        feature_transform: str = Propagation.transform,
+        layers: int = Propagation.layers,
+        scale: float = Propagation.scale,
+        repulsion: Repulsion = Propagation.repulsion,
+        row_norm: RowNorm = Propagation.row_norm,
+        similarity: Metric = Propagation.similarity,
+        residual: bool = Propagation.residual,
+        threshold: float = Propagation.threshold,
+        step: float = Propagation.step,
+        balanced: bool = Propagation.balanced,
+        tolerance: float = 0.05,
+    ) -> None:
+        self.feature_transform = feature_transform
+        self.layers = layers
+        self.scale = scale
+        self.repulsion = repulsion
+        self.row_norm = row_norm
+        self.similarity = similarity
+        self.residual = residual
+        self.threshold = threshold
+        self.step = step
+        self.balanced = balanced
+        self.tolerance = tolerance
+
+    def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> "ReMPClassifier":
+        """X: (n, d) features. y: (n,) labels; a missing one is -1, None, NaN or "". X_unlabelled: (m, d) further rows
+        without a label, which come after those of X in transduction_ and label_distributions_."""
+        settings = self._settings()
+        rows = self._rows(X, reset=True)
+        self.classes_, codes = _encoded(y, rows)
+        if X_unlabelled is not None:
+            rows = JoinedRows(rows, self._rows(X_unlabelled, reset=False))
+            codes = np.concatenate([codes, np.full(len(rows) - len(codes), UNLABELLED)])
+        self._model = _in_double(propagate(rows, codes, len(self.classes_), settings))
+        self.prototypes_ = self._model.prototypes.numpy()
+        self.moves_ = np.array(self._model.moves)
+        self.n_iter_ = len(self.moves_)
+        self._warn_if_moving()
+        self.label_distributions_ = self._distributions(rows, codes)
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """(m, d) -> (m, N), a row sums to 1; classes in the order of classes_."""
+        return np.concatenate(list(self._probabilities(X)))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(m, d) -> (m,) labels."""
+        numbers = np.concatenate([part.argmax(1) for part in self._probabilities(X)])
+        return self.classes_[numbers]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows that have a label; so GridSearchCV works on labels of which some are missing."""
+        classes, codes = encoded(y)
+        given = codes != UNLABELLED
+        weight = None if sample_weight is None else np.asarray(sample_weight)[given]
+        return accuracy_score(classes[codes[given]], self.predict(X)[given], sample_weight=weight)
+
+    def _settings(self) -> Propagation:
+        if not self.tolerance >= 0:
+            raise ConfigError(f"tolerance is {self.tolerance}; needed a share of the prototypes' norm, 0 or more")
+        names = [field.name for field in fields(Propagation) if field.name != "transform"]
+        return Propagation(transform=self.feature_transform, **{name: getattr(self, name) for name in names})
+
+    def _rows(self, X: Any, *, reset: bool) -> Rows:
+        """X as rows, checked; an array that is no array of objects is not copied."""
+        X = validate_data(self, X, reset=reset, ensure_all_finite=False)
+        rows = ArrayRows(X)
+        for start in range(0, len(rows), rows.chunk):  # in pieces: the check makes copies of some types of number
+            with np.errstate(over="ignore"):  # what float32 cannot hold is refused
+                assert_all_finite(X[start : start + rows.chunk].astype(np.float32, copy=False), input_name="X")
+        return rows
+
+    def _warn_if_moving(self) -> None:
+        if self.n_iter_ and self.moves_[-1] > self.tolerance:
+            warnings.warn(
+                f"not converged after {self.n_iter_} layers: a prototype still moved by {self.moves_[-1]:.1%} of the "
+                f"prototypes' mean norm (tolerance {self.tolerance:.1%}). Take more layers, or raise the tolerance",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _distributions(self, rows: Rows, codes: np.ndarray) -> np.ndarray:
+        """(n, N) float32: the classes of each row; one-hot where it was labelled."""
+        result = np.empty((len(rows), len(self.classes_)), dtype=np.float32)
+        start = 0
+        for chunk in rows.chunks():
+            result[start : start + len(chunk)] = self._softmax(chunk)
+            start += len(chunk)
+        labelled = np.flatnonzero(codes != UNLABELLED)
+        result[labelled] = 0
+        result[labelled, codes[labelled]] = 1
+        return result
+
+    def _probabilities(self, X: Any) -> Iterator[np.ndarray]:
+        check_is_fitted(self)
+        for chunk in self._rows(X, reset=False).chunks():
+            yield self._softmax(chunk)
+
+    def _softmax(self, chunk: torch.Tensor) -> np.ndarray:
+        """(m, d) -> (m, N), in float64: so a row gets the same answer in any company."""
+        return torch.softmax(self._model.logits(chunk.double()), dim=1).numpy()
+
+
+def _encoded(y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    if y is None:
+        raise ValueError("ReMPClassifier requires y to be passed, but the target y is None")
+    classes, codes = encoded(y)
+    check_consistent_length(rows, codes)
+    return classes, codes
+
+
+def _in_double(model: Propagated) -> Propagated:
+    tensors: dict[str, Any] = {name: value for name, value in vars(model).items() if isinstance(value, torch.Tensor)}
+    return replace(model, **{name: tensor.double() for name, tensor in tensors.items()})

@@ -1,0 +1,78 @@
+"""Labels of any kind as class numbers: integers, strings, series of pandas or polars, with missing ones."""
+
+from typing import Any
+
+import numpy as np
+
+UNLABELLED = -1
+
+
+def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted classes (N,) and the class number of each label (n,) int64, -1 for a missing one.
+
+    Missing is None, NaN, NA, "" and, where labels are numbers, -1. Raises ValueError for what is no list of classes.
+    """
+    from sklearn.utils.multiclass import check_classification_targets
+
+    labels = _column(y)
+    missing = _missing(labels)
+    given = _plain(labels[~missing])
+    if not len(given):
+        raise ValueError(
+            f"none of the {len(labels)} rows has a label: label at least one row of each class. "
+            'A missing label is -1, None, NaN or ""'
+        )
+    check_classification_targets(given)
+    classes, numbers = np.unique(given, return_inverse=True)
+    codes = np.full(len(labels), UNLABELLED, dtype=np.int64)
+    codes[~missing] = numbers
+    return classes, codes
+
+
+def _column(y: Any) -> np.ndarray:
+    """Labels (n,); anything of another shape is refused, a column (n, 1) with a warning."""
+    from sklearn.utils import column_or_1d
+
+    labels = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if labels.dtype.kind not in "biufUSOT":
+        raise ValueError(f"Unknown label type: got labels of type {labels.dtype}; needed numbers or strings")
+    return column_or_1d(labels, warn=True)
+
+
+def _missing(labels: np.ndarray) -> np.ndarray:
+    """(n,) bool"""
+    if labels.dtype.kind in "iu":
+        return labels == UNLABELLED
+    if labels.dtype.kind == "f":
+        _refuse_infinity(labels)
+        return np.isnan(labels) | (labels == UNLABELLED)
+    if labels.dtype.kind == "b":
+        return np.zeros(len(labels), dtype=bool)
+    return np.fromiter((_is_missing(label) for label in labels), dtype=bool, count=len(labels))
+
+
+def _is_missing(label: Any) -> bool:
+    if label is None or type(label).__name__ == "NAType":
+        return True
+    if isinstance(label, (str, bytes)):
+        return len(label) == 0
+    return bool(label != label or label == UNLABELLED)
+
+
+def _plain(given: np.ndarray) -> np.ndarray:
+    """Labels without missing ones, as an array of numbers or of strings even where it was one of objects."""
+    if given.dtype.kind != "O" or not len(given):
+        return given
+    types = {type(label) for label in given}
+    if str in types and len(types) > 1:
+        names = ", ".join(sorted(kind.__name__ for kind in types))
+        raise ValueError(f"got labels of the types {names} together: give all as strings or all as numbers")
+    plain = given if str in types else np.asarray(given.tolist())
+    if plain.dtype.kind == "f":
+        _refuse_infinity(plain)
+    return plain
+
+
+def _refuse_infinity(labels: np.ndarray) -> None:
+    if np.isinf(labels).any():
+        raise ValueError("Input y contains infinity: a label is a whole number or a string, a missing one -1 or NaN")
