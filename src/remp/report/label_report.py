@@ -16,7 +16,7 @@ from remp.report.palette import class_colour
 from remp.report.thumbnails import thumbnail_source
 from remp.version import __version__
 
-STRIP_LENGTHS = (12, 9, 6, 4, 3, 2, 1, 0)
+STRIP_LENGTHS = (8, 6, 4, 3, 2, 1, 0)  # eight stand in a line
 STRIPS_A_CLASS = 4
 MOST_TILES = 1200  # that many pictures are read in seconds
 MOST_CLASSES = 200  # with strips

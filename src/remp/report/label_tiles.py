@@ -78,9 +78,9 @@ class TileChoice:
         doubtful = by_certainty[len(certain) :][::-1]
         changed = by_certainty[result.before[by_certainty] != number]
         strips = (
-            self._strip("Given", given, self._given_caption),
+            self._strip("Given", given, lambda item: ""),
             self._strip("Most certain", certain, self._certainty, len(predicted)),
-            self._strip("Least certain", doubtful, self._doubt, len(predicted)),
+            self._strip("Least certain", doubtful, self._certainty_and_other, len(predicted)),
             self._strip("Changed by rectification", changed, self._change),
         )
         return ClassBlock(
@@ -124,7 +124,7 @@ class TileChoice:
 
     def _tile(self, item: int, caption: str) -> ItemTile:
         name = self.labelling.task.names[item]
-        return ItemTile(name, caption, f"{short(name)}: {caption}", self.source(item))
+        return ItemTile(name, caption, f"{short(name)}: {caption}" if caption else short(name), self.source(item))
 
     def _is(self, status: Status) -> np.ndarray:
         return np.equal(self.labelling.status, STATUSES.index(status))
@@ -132,16 +132,15 @@ class TileChoice:
     def _class(self, number: int) -> str:
         return short(self.labelling.task.class_names[number], 24)
 
-    def _given_caption(self, item: int) -> str:
-        return "given"
-
     def _certainty(self, item: int) -> str:
         return percent(self.labelling.probability[item])
 
-    def _doubt(self, item: int) -> str:
-        guess = f"{self._class(self.labelling.best[item])} {self._certainty(item)}"
+    def _certainty_and_other(self, item: int) -> str:
         other = self.labelling.runner_up[item]
-        return f"{guess}, or {self._class(other)}" if other >= 0 else guess
+        return f"{self._certainty(item)}, or {self._class(other)}" if other >= 0 else self._certainty(item)
+
+    def _doubt(self, item: int) -> str:
+        return f"{self._class(self.labelling.best[item])} {self._certainty_and_other(item)}"
 
     def _change(self, item: int) -> str:
         return f"was {self._class(self.labelling.before[item])}"

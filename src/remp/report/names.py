@@ -26,10 +26,10 @@ def short(text: str, longest: int = LONGEST) -> str:
 def percent(share: float) -> str:
     """0.873 as 87 %. What is not certain is not printed as 0 % or 100 %."""
     if 0.995 <= share < 1:
-        return "> 99 %"
+        return ">\u00a099\u00a0%"
     if 0 < share < 0.005:
-        return "< 1 %"
-    return f"{100 * share:.0f} %"
+        return "<\u00a01\u00a0%"
+    return f"{100 * share:.0f}\u00a0%"
 
 
 def _visible_character(character: str) -> str:
