@@ -13,7 +13,7 @@ from remp.episodes import Episodes
 from remp.methods.base import Method
 
 TOLERANCE = 1e-4  # of the usual spread of a query's logits
-BATCH, ALONE = 64, 8  # tasks answered together, and how many of them again one by one
+ALONE = 8  # tasks of a batch that are asked about again one by one
 
 
 def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed: int = 0) -> list[Finding]:
@@ -75,8 +75,7 @@ class _Gap:
 
 
 def _repeatable(subject: Subject) -> Finding:
-    episodes = subject.usual_episodes()
-    return _Gap.between(subject.answer(episodes), subject.answer(episodes)).finding(
+    return _Gap.between(subject.answer(subject.usual_episodes()), subject.usual_answer).finding(
         "the same episodes get the same answers twice", "the same episodes get other answers the second time"
     )
 
@@ -85,7 +84,7 @@ def _query_order(subject: Subject) -> Finding:
     episodes = subject.usual_episodes()
     order = _orders(episodes.query, subject.seed)
     moved = subject.answer(with_queries(episodes, order))
-    return _Gap.between(moved, rows(subject.answer(episodes), order)).finding(
+    return _Gap.between(moved, rows(subject.usual_answer, order)).finding(
         "the answers move with the queries", "an answer depends on the place of its query among the others"
     )
 
@@ -95,7 +94,7 @@ def _support_order(subject: Subject) -> Finding:
     order = _orders(episodes.support, subject.seed)
     support, labels = rows(episodes.support, order), rows(episodes.support_labels, order)
     moved = subject.answer(replace(episodes, support=support, support_labels=labels))
-    return _Gap.between(moved, subject.answer(episodes)).finding(
+    return _Gap.between(moved, subject.usual_answer).finding(
         "the order of the labelled items does not matter", "the answers depend on the order of the labelled items"
     )
 
@@ -107,7 +106,7 @@ def _class_names(subject: Subject) -> Finding:
     renamed = replace(
         episodes, support_labels=names[episodes.support_labels], query_labels=names[episodes.query_labels]
     )
-    return _Gap.between(subject.answer(renamed)[..., names], subject.answer(episodes)).finding(
+    return _Gap.between(subject.answer(renamed)[..., names], subject.usual_answer).finding(
         "renaming the classes renames the answers", "the answers depend on the number a class has"
     )
 
@@ -117,25 +116,25 @@ def _query_labels(subject: Subject) -> Finding:
     assert episodes.query_labels is not None, "made-up episodes carry labels"
     wrong = replace(episodes, query_labels=(episodes.query_labels + 1) % episodes.n_way)
     blind = subject.answer(episodes.without_query_labels())
-    gaps = [_Gap.between(subject.answer(case), blind) for case in (episodes, wrong)]
+    gaps = [_Gap.between(answer, blind) for answer in (subject.usual_answer, subject.answer(wrong))]
     return _Gap.worst(*gaps).finding(
         "no, true and wrong labels of the queries give the same answers", "the answers depend on the queries' labels"
     )
 
 
 def _batch(subject: Subject) -> Finding:
-    episodes = subject.usual_episodes(BATCH)
+    episodes = subject.usual_episodes(subject.n_batch)
     together = subject.answer(episodes)
-    chosen = range(0, BATCH, BATCH // ALONE)
+    chosen = range(0, len(episodes), len(episodes) // ALONE)
     alone = torch.cat([subject.answer(episodes[i : i + 1]) for i in chosen])
     return _Gap.between(alone, together[list(chosen)]).finding(
-        f"a task alone and in a batch of {BATCH} gets the same answers", "the answers depend on the rest of the batch"
+        f"a task alone and in a batch of {len(episodes)} gets the same answers",
+        "the answers depend on the rest of the batch",
     )
 
 
 def _other_queries(subject: Subject) -> Finding:
-    episodes = subject.usual_episodes()
-    together = subject.answer(episodes)
+    episodes, together = subject.usual_episodes(), subject.usual_answer
     kept = [torch.arange(n).expand(len(episodes), -1) for n in (1, episodes.query.shape[1] // 2)]
     gaps = [_Gap.between(subject.answer(with_queries(episodes, k)), rows(together, k)) for k in kept]
     finding = _Gap.worst(*gaps).finding(

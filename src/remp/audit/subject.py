@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -44,6 +45,16 @@ class Subject:
             height, width, channels = self.image_size
             return channels, height, width
         return self.method.feature_shape or (MAP_SHAPE if self.method.uses_maps else FEATURE_SHAPE)
+
+    @property
+    def n_batch(self) -> int:
+        """Tasks that are asked about together. A method that takes images needs much longer for a task."""
+        return 16 if self.takes_images else 64
+
+    @cached_property
+    def usual_answer(self) -> Tensor:
+        """The answer to `usual_episodes`, that the others are held against."""
+        return self.answer(self.usual_episodes())
 
     def usual_episodes(self, n_episodes: int = 8) -> Episodes:
         """5-way tasks with unequal shots and 20 queries of classes drawn at random, some easy, some hard."""
