@@ -51,7 +51,7 @@ class EfficientNetLite0(Backbone):
         return self.head(self.blocks(self.stem(images)))
 
     def fuse(self) -> None:
-        """Take the batch norms into the convolutions: the same numbers, to rounding, for less work. Not for training."""
+        """Take batch norms into the convolutions: the same numbers, to rounding, for less work; not for training."""
         self.eval()
         for layer in self.modules():
             if isinstance(layer, Layer) and isinstance(layer.norm, nn.BatchNorm2d):
