@@ -5,7 +5,7 @@
 Each method is trained with its settings in configs/, but briefly and on 5-way episodes, in a process of its own, so
 that the peak memory is its own. Its start is the same network before the first step, with the batch norms' statistics
 of a few training episodes: a random network, but a usable one. Both are scored 5-way 1-shot on every fourth image of
-the validation classes. What is done stays in the folder and is not trained again. Writes OUT/table.md.
+the validation classes. Methods whose file is in the folder are not trained again. Writes OUT/table.md.
 500 episodes show that a method learns, not how far it gets.
 """
 
@@ -14,6 +14,8 @@ import json
 import resource
 import subprocess
 import sys
+import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ from remp.episodes import Protocol
 from remp.evaluation import accuracies, draw_episodes
 from remp.methods import Method
 from remp.statistics import Estimate, mean_interval, paired_difference
-from remp.training import resume, train
+from remp.training import train
 from remp.training.episodes import TrainingEpisodes
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -67,7 +69,11 @@ def main() -> None:
 def train_and_score(name: str, arguments: argparse.Namespace) -> None:
     """Train one method, score its start and its end, and write OUT/NAME.json."""
     config = settings(name, arguments)
-    trained = load_trained(best_checkpoint(config, arguments.out / name))
+    before = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        # There is one validation, so the best weights are the last.
+        best = train(config, out=Path(folder) / name, validation_set=validation_images(), print_settings=False)
+        seconds, trained = time.process_time() - before, load_trained(best)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start, end = (scores(method, arguments.validation_episodes) for method in (untrained(config), trained.method))
     row: dict[str, Any] = {
@@ -75,10 +81,11 @@ def train_and_score(name: str, arguments: argparse.Namespace) -> None:
         "start": vars(mean_interval(start)),
         "end": vars(mean_interval(end)),
         "difference": vars(paired_difference(end, start)),
-        "seconds_per_episode": 1 / trained.info["history"][-1]["episodes_per_second"],
+        "cpu_seconds_per_episode": seconds / config.episodes,
         "peak_mib": peak,
         "settings": config.flat(),
     }
+    arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / f"{name}.json").write_text(json.dumps(row, indent=1), encoding="utf-8")
     print(line(row), flush=True)
 
@@ -89,13 +96,6 @@ def settings(name: str, arguments: argparse.Namespace) -> RunConfig:
     brief = {"n_way": PROTOCOL.n_way, "validate_every": arguments.episodes, "validation_episodes": 2}
     overrides = brief | parse_overrides([f"--{change}" for change in changed])
     return load_config(config_files()[name], overrides).with_episodes(arguments.episodes)
-
-
-def best_checkpoint(config: RunConfig, folder: Path) -> Path:
-    """Train, or go on where it was interrupted. There is one validation, so the best weights are the last."""
-    if folder.exists():
-        return resume(folder, validation_set=validation_images())
-    return train(config, out=folder, validation_set=validation_images(), print_settings=False)
 
 
 def untrained(config: RunConfig) -> Method:
@@ -123,14 +123,14 @@ def validation_images() -> ImageSet:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    head = ["| method | start | end | end - start | s an episode | peak MiB |", "|---|---|---|---|---|---|"]
+    head = ["| method | start | end | end - start | CPU s an episode | peak MiB |", "|---|---|---|---|---|---|"]
     return "\n".join([*head, *map(line, rows)]) + "\n"
 
 
 def line(row: dict[str, Any]) -> str:
     """A row of the table."""
     estimates = " | ".join(Estimate(**row[column]).percent() for column in ("start", "end", "difference"))
-    return f"| {row['method']} | {estimates} | {row['seconds_per_episode']:.2f} | {row['peak_mib']:.0f} |"
+    return f"| {row['method']} | {estimates} | {row['cpu_seconds_per_episode']:.2f} | {row['peak_mib']:.0f} |"
 
 
 if __name__ == "__main__":
