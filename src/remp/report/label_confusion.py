@@ -1,5 +1,6 @@
 """Which classes are expected to be taken for which: cells of a heat map, and the worst pairs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +62,14 @@ def _shares(confusion: np.ndarray) -> np.ndarray:
 
 
 def _cell(row: int, column: int, count: float, share: float) -> Cell:
-    strength = float(min(max(share, 0), 1)) ** 0.7  # small shares of mistakes are to be seen too
-    red, green, blue = (round(255 + strength * (part - 255)) for part in (RIGHT if row == column else WRONG))
+    strength = float(min(max(share, 0), 1)) ** 0.6  # small shares of mistakes are to be seen too
+    colour = [round(255 + strength * (part - 255)) for part in (RIGHT if row == column else WRONG)]
     text = f"{count:.0f}" if count >= 9.5 else f"{count:.1f}"
-    return Cell(row, column, text, f"#{red:02x}{green:02x}{blue:02x}", "#fff" if strength > 0.75 else "#1f2430")
+    return Cell(row, column, text, "#" + bytes(colour).hex(), "#fff" if _luminance(colour) < 0.18 else "#000")
+
+
+def _luminance(colour: Sequence[int]) -> float:
+    """As WCAG defines it. White has a contrast of 4.5 with what is below 0.183, black with what is above 0.175."""
+    parts = [part / 255 for part in colour]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -9,7 +9,7 @@ import numpy as np
 from remp.report.names import short
 
 LONGEST_NAME = 20
-GAP = 12  # between a point and its name
+GAP = 15  # between a point and its name
 # Text scales with the drawing, so that it is set larger on a phone: (size of the font, whether only wide screens show
 # what is placed with it). Names that fit in the size of a phone are on both.
 PHONE_SIZE, WIDE_SIZE = 24, 13
