@@ -6,6 +6,8 @@ from torch import Tensor
 TINY = 1e-12
 # Squares of larger values, summed over many dimensions, could overflow float32: they are computed in float64.
 _LARGE = 1e15
+# Squares of smaller values could lose digits at the lower end of float32.
+_SMALL_NORM = 1e-8
 # float64 itself could overflow beyond this; only float64 input can hold such values, and they are clipped.
 _LARGEST = 1e50
 
@@ -17,19 +19,36 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 def negative_squared_distance(a: Tensor, b: Tensor) -> Tensor:
     """-‖a_i - b_j‖², by the expanded square: one matrix product. Beyond the range of the dtype: its lowest value."""
-    dtype = a.dtype
-    a, b = in_safe_range(a, b)
-    cross = a @ b.transpose(-1, -2)
-    squares = a.square().sum(-1).unsqueeze(-1) + b.square().sum(-1).unsqueeze(-2)
-    return to_dtype((2 * cross - squares).clamp(max=0), dtype)
+    negated = _negated_square(_at_least_single(a), _at_least_single(b))
+    if not negated.detach().isfinite().all():  # looked for here, where the numbers are few, and not in `a` and `b`
+        negated = _negated_square(to_double(a), to_double(b))
+    return to_dtype(negated.clamp(max=0), a.dtype)
 
 
 def unit(x: Tensor) -> Tensor:
     """Rows of `x` (…, d) divided by their L2 norm; safe for zero rows and for values whose squares would overflow."""
     dtype, x = x.dtype, _at_least_single(x)
+    norms = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    is_plain = (norms > _SMALL_NORM) & (norms < _LARGE)
+    if is_plain.all():
+        return (x / norms).to(dtype)
+    return torch.where(is_plain, x / torch.where(is_plain, norms, 1.0), _unit_by_largest(x)).to(dtype)
+
+
+def _negated_square(a: Tensor, b: Tensor) -> Tensor:
+    squares = _squares(a).unsqueeze(-1) + _squares(b).unsqueeze(-2)
+    return 2 * (a @ b.transpose(-1, -2)) - squares
+
+
+def _squares(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=-1).square()  # no tensor of squares in between
+
+
+def _unit_by_largest(x: Tensor) -> Tensor:
+    """Rows of L2 norm 1, by way of rows whose largest entry is 1, so that no square leaves the dtype."""
     x = x / x.abs().amax(dim=-1, keepdim=True).clamp(min=TINY)
     # A row whose largest entry is 1 has a norm of at least 1; smaller ones are as good as zero, and stay so.
-    return (x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=1)).to(dtype)
+    return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).clamp(min=1)
 
 
 def in_safe_range(*tensors: Tensor, large: float = _LARGE) -> tuple[Tensor, ...]:
