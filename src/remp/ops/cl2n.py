@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from remp.similarity import TINY, to_double, unit
+from remp.ops.item_space import inner_products, normalised_products
+from remp.similarity import to_double, unit
 
 
 def cl2n(features: Tensor, base_mean: Tensor | None) -> Tensor:
@@ -18,23 +19,12 @@ def cl2n_products(support: Tensor, query: Tensor, base_mean: Tensor | None) -> T
     saves several passes over far more memory.
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
-    support, query = (_centred(items.to(dtype), base_mean) for items in (support, query))
-    products = _inner_products(support, query)
+    items = _centred(torch.cat([support, query], dim=1).to(dtype), base_mean)
+    products = inner_products(items)
     if not products.diagonal(dim1=-2, dim2=-1).isfinite().all():
-        products = _inner_products(to_double(support), to_double(query))
-    inverse_norms = products.diagonal(dim1=-2, dim2=-1).clamp(min=TINY**2).rsqrt()
-    return (products * inverse_norms.unsqueeze(-1) * inverse_norms.unsqueeze(-2)).to(dtype)
+        products = inner_products(to_double(items))
+    return normalised_products(products).to(dtype)
 
 
 def _centred(features: Tensor, base_mean: Tensor | None) -> Tensor:
     return features if base_mean is None else features - base_mean.to(features)
-
-
-def _inner_products(support: Tensor, query: Tensor) -> Tensor:
-    n_support, n_items = support.shape[1], support.shape[1] + query.shape[1]
-    products = query.new_empty(len(query), n_items, n_items)
-    products[:, :n_support, :n_support] = support @ support.transpose(-1, -2)
-    products[:, n_support:, n_support:] = query @ query.transpose(-1, -2)
-    products[:, :n_support, n_support:] = crossed = support @ query.transpose(-1, -2)
-    products[:, n_support:, :n_support] = crossed.transpose(-1, -2)
-    return products

@@ -23,6 +23,12 @@ def inner_products(items: Tensor) -> Tensor:
     return items @ items.transpose(-1, -2)
 
 
+def normalised_products(products: Tensor) -> Tensor:
+    """Inner products (E, n, n) of the same items brought to L2 norm 1; those of an item at the origin stay 0."""
+    inverse_norms = products.diagonal(dim1=-2, dim2=-1).clamp(min=TINY**2).rsqrt()
+    return products * inverse_norms.unsqueeze(-1) * inverse_norms.unsqueeze(-2)
+
+
 def squared_distances(weights: Tensor, products: Tensor) -> Tensor:
     """‖Σ_j W_nj x_j - x_i‖²: weights (E, N, n), inner products (E, n, n) -> (E, N, n)."""
     crossed = weights @ products
