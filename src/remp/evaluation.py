@@ -14,6 +14,8 @@ from remp.episode_files import episode_hash
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.errors import CheckpointError, ConfigError, EpisodeError
 from remp.methods.base import Method
+from remp.ops.allocator import keep_freed_memory
+from remp.ops.parallel import on_all_cores
 from remp.progress import progress
 from remp.result import Result
 from remp.transform import FeatureTransform
@@ -112,13 +114,25 @@ def score_episodes(
     """Accuracy of each episode of image ids, given the features of all images (n, …) -> (E,)."""
     items = (episodes.support.shape[1] + episodes.query.shape[1]) * features[0].numel()
     batch = max(1, SCORE_BYTES // (items * features.element_size()))
+    starts = range(0, len(episodes), batch)
+
+    def score(start: int) -> np.ndarray:
+        with torch.inference_mode():
+            part = transform.episodes(_gathered(episodes[start : start + batch], features))
+            return _accuracy(method.logits(part.without_query_labels()), part)
+
+    keep_freed_memory()
     parts = []
     with _evaluating(method), progress("scoring", len(episodes), unit="episodes") as bar:
-        for start in range(0, len(episodes), batch):
-            part = transform.episodes(episodes[start : start + batch].gather(features))
-            parts.append(_accuracy(method.logits(part.without_query_labels()), part))
+        for part in on_all_cores(score, starts) if features.device.type == "cpu" else map(score, starts):
+            parts.append(part)
             bar.advance(len(part))
     return np.concatenate(parts)
+
+
+def _gathered(episodes: Episodes, features: Tensor) -> Episodes:
+    """Episodes of features for those of image ids; several times as fast as to index, which can do more than rows."""
+    return episodes.map(lambda ids: features.index_select(0, ids.to(features.device)))
 
 
 def _score_image_episodes(
