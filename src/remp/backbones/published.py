@@ -1,0 +1,79 @@
+"""Weights that others trained and published: where they lie, how they are read, what a network with them is."""
+
+import hashlib
+import importlib.util
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from remp.augment import Normalisation
+from remp.errors import CheckpointError
+
+INSTALL = 'pip install "remp[pretrained]"'
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """network: ready for evaluation, (n, 3, side, side) -> (n, dim). side: of the square images it is best fed, in
+    pixels; is_fixed_side: it takes no others. hash: of the weights. trained_on: the data whose classes it has seen."""
+
+    name: str
+    network: nn.Module
+    normalisation: Normalisation
+    side: int
+    dim: int
+    hash: str
+    trained_on: str
+    is_fixed_side: bool = False
+
+
+def package_file(package: str, inside: str) -> Path:
+    """A file of an installed package, found without running the package's code."""
+    spec = importlib.util.find_spec(package)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    found = [Path(folder) / inside for folder in folders if (Path(folder) / inside).is_file()]
+    if not found:
+        problem = f"the package {package} has no {inside}" if spec else f"the package {package} is not installed"
+        raise CheckpointError(f"{problem}, which holds the pretrained weights: {INSTALL}")
+    return found[0]
+
+
+def read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
+    """Tensors of a file of torch.save and its SHA-256. Reads tensors and plain containers: no code in it can run."""
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise damaged(path, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
+    if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
+        raise damaged(path, "it is not a table of tensors")
+    return tensors, digest
+
+
+def take_weights(
+    network: nn.Module, tensors: dict[str, Tensor], path: Path, name_in_file: Callable[[str], str]
+) -> None:
+    """Fill a network; a tensor that is missing, of another shape or not finite is an error.
+
+    name_in_file: from the name of a tensor in the network to its name in the file.
+    """
+    own = network.state_dict()
+    for name, tensor in own.items():
+        given = tensors.get(name_in_file(name))
+        if given is None or given.shape != tensor.shape:
+            got = "is not there" if given is None else f"has shape {tuple(given.shape)}"
+            raise damaged(path, f"{name_in_file(name)} {got}, needed {tuple(tensor.shape)}")
+        if not torch.isfinite(given).all():
+            raise damaged(path, f"{name_in_file(name)} holds numbers that are not finite")
+    network.load_state_dict({name: tensors[name_in_file(name)] for name in own})
+
+
+def damaged(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path} does not hold the weights that are needed or is damaged ({reason}). Get it again: "
+        f"{INSTALL} --force-reinstall --no-deps"
+    )

@@ -1,0 +1,56 @@
+"""Backbones of the timm library, where that is installed."""
+
+import hashlib
+from typing import Any
+
+import torch
+from torch import nn
+
+from remp.augment import Normalisation
+from remp.backbones.published import Pretrained
+from remp.errors import CheckpointError, ConfigError
+
+TIMM = "timm:"
+
+
+def load_timm(name: str) -> Pretrained:
+    """`timm:NAME`: a model of timm without its classifier, fed as its authors say. timm may download the weights."""
+    model = _make(name.removeprefix(TIMM))
+    settings: dict[str, Any] = model.pretrained_cfg  # type: ignore[assignment]
+    side = int(settings["input_size"][-1])
+    with torch.inference_mode():
+        dim = model(torch.zeros(1, 3, side, side)).shape[1]
+    return Pretrained(
+        name=name,
+        network=model,
+        normalisation=Normalisation(tuple(settings["mean"]), tuple(settings["std"])),
+        side=side,
+        dim=dim,
+        hash=_hash(name, model),
+        trained_on=settings.get("tag") or "unknown data",
+        is_fixed_side=bool(settings.get("fixed_input_size")),
+    )
+
+
+def _make(name: str) -> nn.Module:
+    try:
+        import timm
+    except ImportError as error:
+        raise ConfigError(f"{TIMM}{name} needs timm, which is not installed: pip install timm") from error
+    if not timm.is_model(name):
+        near = ", ".join(timm.list_models(f"*{name.partition('_')[0]}*", pretrained=True)[:5]) or "timm.list_models()"
+        raise ConfigError(f"timm has no model {name!r}; it has e.g. {near}")
+    try:
+        return timm.create_model(name, pretrained=True, num_classes=0).eval()
+    except Exception as error:  # no network, no such weights, a full disk: timm passes on whatever it meets
+        raise CheckpointError(
+            f"timm could not load the weights of {name!r} ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _hash(name: str, model: nn.Module) -> str:
+    digest = hashlib.sha256(name.encode())
+    for key, tensor in sorted(model.state_dict().items()):
+        digest.update(key.encode())
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

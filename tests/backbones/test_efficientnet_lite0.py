@@ -1,0 +1,88 @@
+"""EfficientNet-Lite0: its shape against the paper, its padding against the rule, its weights against photographs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from remp.backbones.efficientnet_lite0 import FILE, PACKAGE, EfficientNetLite0, Layer, load_efficientnet_lite0
+from remp.backbones.published import package_file, read_weights
+from remp.datasets.decode import decode
+
+pytest.importorskip(PACKAGE)
+MILITARY_UNIFORM = 652
+
+
+@pytest.fixture(scope="module")
+def network() -> EfficientNetLite0:
+    """Random weights and statistics."""
+    torch.manual_seed(0)
+    made = EfficientNetLite0().eval()
+    for norm in (module for module in made.modules() if isinstance(module, nn.BatchNorm2d)):
+        nn.init.uniform_(norm.running_mean, -0.2, 0.2)
+        nn.init.uniform_(norm.running_var, 0.5, 1.5)
+    return made
+
+
+def test_it_has_the_published_number_of_weights(network):
+    n_weights = sum(tensor.numel() for tensor in network.parameters())
+    assert n_weights + 1000 * 1281 == 4_652_008  # with the classifier of ImageNet
+
+
+@pytest.mark.parametrize(("side", "expected"), [(224, 7), (128, 4), (100, 4), (33, 2)])
+def test_a_map_has_a_thirty_second_of_the_side_rounded_up(network, side, expected):
+    assert network.map_shape((side, side, 3)) == (1280, expected, expected)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    ("side", "kernel", "before", "after"), [(8, 3, 0, 1), (8, 5, 1, 2), (7, 3, 1, 1), (7, 5, 2, 2)]
+)
+def test_with_stride_two_the_odd_row_of_zeros_is_below_and_to_the_right(side, kernel, before, after):
+    layer = Layer(3, 4, kernel, stride=2).eval()
+    maps = torch.randn(2, 3, side, side)
+    padded = torch.zeros(2, 3, before + side + after, before + side + after)
+    padded[:, :, before : before + side, before : before + side] = maps
+    expected = F.relu6(F.conv2d(padded, layer.convolution.weight, stride=2) / (1 + 1e-3) ** 0.5)
+    torch.testing.assert_close(layer(maps), expected)
+
+
+@torch.inference_mode()
+def test_fusing_changes_nothing_but_rounding(network):
+    images = torch.randn(2, 3, 64, 64)
+    expected = network(images)
+    fused = EfficientNetLite0()
+    fused.load_state_dict(network.state_dict())
+    fused.fuse()
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in fused.modules())
+    torch.testing.assert_close(fused(images), expected, rtol=1e-4, atol=1e-5)
+
+
+def class_scores(images: np.ndarray) -> torch.Tensor:
+    """(n, 1000): what the classifier that comes with the weights says."""
+    pretrained = load_efficientnet_lite0()
+    weights, _ = read_weights(package_file(PACKAGE, FILE))
+    with torch.inference_mode():
+        features = torch.cat(
+            [pretrained.network(pretrained.normalisation(part)) for part in torch.from_numpy(images).split(8)]
+        )
+    return F.linear(features, weights["_fc.weight"], weights["_fc.bias"])
+
+
+def test_it_sees_the_uniform_of_grace_hopper():
+    import matplotlib
+
+    photograph = Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg"
+    scores = class_scores(decode(photograph.read_bytes(), "Grace Hopper", 224)[None].copy())
+    assert scores.argmax() == MILITARY_UNIFORM
+
+
+def test_its_vectors_are_the_same_every_time():
+    images = torch.rand(2, 3, 96, 96)
+    with torch.inference_mode():
+        one, other = load_efficientnet_lite0().network(images), load_efficientnet_lite0().network(images)
+    assert one.shape == (2, 1280)
+    assert torch.equal(one, other)

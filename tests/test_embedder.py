@@ -1,0 +1,159 @@
+"""Embedders: one value for pretrained backbones, checkpoints of ours and models of timm."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from remp.backbones.efficientnet_lite0 import PACKAGE
+from remp.embedder import find_embedder
+from remp.errors import CheckpointError, ConfigError
+from remp.evaluation import embed
+from remp.models import load
+
+
+def images(n: int, height: int, width: int, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (n, height, width, channels), dtype=np.uint8)
+
+
+def test_a_checkpoint_gives_the_features_that_evaluation_makes(train_tiny, test_images):
+    checkpoint = train_tiny() / "best.safetensors"
+    embedder, trained = find_embedder(str(checkpoint)), load(checkpoint)
+    assert (embedder.side, embedder.trained_on) == (16, "toy")
+    made = embedder.embed(test_images.images)
+    assert made.shape == (len(test_images.images), embedder.dim)
+    expected = embed(trained.method, test_images.images, trained.normalisation).flatten(1)
+    np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_folder_of_a_run_and_its_checkpoint_are_the_same_embedder(train_tiny):
+    folder = train_tiny()
+    assert find_embedder(str(folder)).hash == find_embedder(str(folder / "best.safetensors")).hash
+
+
+def test_images_of_another_size_are_scaled_as_pillow_does(train_tiny):
+    embedder = find_embedder(str(train_tiny()))
+    large = images(2, 40, 40)
+    scaled = np.stack([Image.fromarray(image).resize((16, 16), Image.Resampling.BICUBIC) for image in large])
+    np.testing.assert_allclose(embedder.embed(large), embedder.embed(scaled), rtol=1e-5, atol=1e-6)
+
+
+def test_a_grey_image_is_a_colour_image_without_colours(train_tiny):
+    embedder = find_embedder(str(train_tiny()))
+    grey = images(2, 20, 20, 1)
+    np.testing.assert_array_equal(embedder.embed(grey), embedder.embed(np.repeat(grey, 3, axis=3)))
+
+
+def test_a_checkpoint_takes_no_other_side(train_tiny):
+    with pytest.raises(ConfigError, match="trained on images of 16 x 16"):
+        find_embedder(str(train_tiny()), side=32)
+
+
+@pytest.mark.parametrize("side", [0, 31, 5000])
+def test_an_absurd_side_is_an_error(side):
+    with pytest.raises(ConfigError, match=f"a side of {side} pixels; needed 32 … 1024"):
+        find_embedder(side=side)
+
+
+def test_a_name_that_nobody_knows_is_an_error_that_lists_what_there_is():
+    with pytest.raises(ConfigError, match=r"no backbone 'resnet'.*efficientnet-lite0, timm:NAME"):
+        find_embedder("resnet")
+
+
+@pytest.fixture
+def has_weights() -> None:
+    pytest.importorskip(PACKAGE)
+
+
+def test_it_is_the_default_and_has_1280_numbers(has_weights):
+    embedder = find_embedder(side=64)
+    assert (embedder.name, embedder.dim, embedder.trained_on) == ("efficientnet-lite0", 1280, "ImageNet")
+    assert embedder.embed(images(3, 40, 60)).shape == (3, 1280)
+    assert embedder.embed(images(0, 64, 64)).shape == (0, 1280)
+
+
+def test_the_batch_does_not_matter(has_weights):
+    embedder = find_embedder(side=32)
+    some = images(5, 32, 32)
+    one_by_one = np.concatenate([embedder.embed(some[i : i + 1]) for i in range(5)])
+    np.testing.assert_allclose(embedder.embed(some), one_by_one, rtol=1e-3, atol=1e-5)
+
+
+def test_the_hash_is_the_same_every_time_and_another_for_another_side(has_weights):
+    assert find_embedder(side=64).hash == find_embedder(side=64).hash != find_embedder(side=96).hash
+
+
+class PooledColours(nn.Module):
+    """Stands in for a model of timm: the mean colour."""
+
+    def __init__(self, **settings):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+        self.pretrained_cfg = {
+            "input_size": (3, 40, 40),
+            "mean": (0.5,) * 3,
+            "std": (0.25,) * 3,
+            "tag": "in1k",
+            **settings,
+        }
+
+    def forward(self, pixels):
+        return pixels.mean((2, 3)) * self.scale
+
+
+@pytest.fixture
+def timm(monkeypatch):
+    """A stand-in for the library, with two models; `made` holds the calls."""
+    module = ModuleType("timm")
+    models = {"colours": {}, "fixed": {"fixed_input_size": True}}
+    module.made = []
+
+    def create_model(name, **settings):
+        module.made.append((name, settings))
+        return PooledColours(**models[name])
+
+    module.create_model, module.is_model = create_model, models.__contains__
+    module.list_models = lambda pattern, pretrained: list(models)
+    monkeypatch.setitem(sys.modules, "timm", module)
+    return module
+
+
+def test_a_model_of_timm_is_made_without_classifier_and_fed_as_it_says(timm):
+    embedder = find_embedder("timm:colours")
+    assert timm.made == [("colours", {"pretrained": True, "num_classes": 0})]
+    assert (embedder.name, embedder.side, embedder.dim) == ("timm:colours", 40, 3)
+    some = images(2, 40, 40)
+    np.testing.assert_allclose(embedder.embed(some), (some.mean((1, 2)) / 255 - 0.5) / 0.25, rtol=1e-4, atol=1e-5)
+
+
+def test_other_weights_of_the_same_model_have_another_hash(timm):
+    before = find_embedder("timm:colours").hash
+    timm.create_model = lambda name, **_: PooledColours().requires_grad_(False).apply(lambda m: m.scale.mul_(2))
+    assert find_embedder("timm:colours").hash != before
+
+
+def test_a_model_of_timm_takes_another_side_unless_it_is_fixed(timm):
+    assert find_embedder("timm:colours", side=64).side == 64
+    with pytest.raises(ConfigError, match="images of 40 pixels only, got 64"):
+        find_embedder("timm:fixed", side=64)
+
+
+def test_a_model_that_timm_does_not_have_is_an_error(timm):
+    with pytest.raises(ConfigError, match=r"timm has no model 'vgg'; it has e\.g\. colours, fixed"):
+        find_embedder("timm:vgg")
+
+
+def test_weights_that_timm_cannot_load_are_an_error(timm):
+    timm.create_model = lambda *_, **__: SimpleNamespace().eval
+    with pytest.raises(CheckpointError, match="timm could not load the weights of 'colours'"):
+        find_embedder("timm:colours")
+
+
+def test_without_timm_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(ConfigError, match=r"timm:resnet18 needs timm.*pip install timm"):
+        find_embedder("timm:resnet18")
