@@ -1,6 +1,7 @@
 """A labelling made up from random features, where nothing needs to be computed well."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def made_up_labelling(
     examples = np.stack(
         [features[given & (truth == c)].mean(0) if given.any() else centres[c] for c in range(n_classes)]
     )
-    return labelling_from(features, np.where(given, truth, -1), examples, centres, class_names, paths, **changes)
+    made_up = labelling_from(features, np.where(given, truth, -1), examples, centres, class_names, paths)
+    return replace(made_up, **changes)
 
 
 def labelling_from(
@@ -36,7 +38,6 @@ def labelling_from(
     prototypes: np.ndarray,
     class_names: Sequence[str],
     paths: Sequence[Path] = (),
-    **changes: Any,
 ) -> Labelling:
     """The labelling of items with these features: softmax over distances to the prototypes."""
     n, n_classes = len(features), len(class_names)
@@ -47,27 +48,28 @@ def labelling_from(
     status = np.where(labels >= 0, 0, np.where(probability < min(0.5, 1.2 / n_classes + 0.2), 2, 1))
     status[np.flatnonzero(labels < 0)[-N_UNKNOWN:]] = 3
     unlabelled = probabilities[labels < 0]
-    facts: dict[str, Any] = {
-        "task": LabellingTask(tuple(map(str, paths or range(n))), labels, tuple(class_names), tuple(paths)),
-        "labels": np.where(labels >= 0, labels, np.where(status == 1, best, -1)),
-        "best": best,
-        "runner_up": runner_up,
-        "probability": probability,
-        "margin": probability - (probabilities[np.arange(n), runner_up] if n_classes > 1 else 0),
-        "status": status,
-        "before": softmax_of_distances(features, prototypes_before).argmax(1),
-        "confusion": unlabelled.T @ np.eye(n_classes)[best[labels < 0]],
-        "expected_sizes": unlabelled.sum(0),
-        "sample": np.arange(n),
-        "sample_features": features,
-        "prototypes_before": prototypes_before,
-        "prototypes": prototypes,
-        "estimate": AccuracyEstimate(0.873, 0.822, 0.914, 0.95, "the probabilities of the 40 unlabelled items."),
-        "findings": (),
-        "label_next": tuple(Advice(int(item), "between two classes") for item in np.flatnonzero(labels < 0)[:10]),
-        "seconds": {"read": 1.25, "embed": 20.5},
-    }
-    return Labelling(**{**facts, **changes})
+    return Labelling(
+        task=LabellingTask(
+            tuple(path.name for path in paths) or tuple(map(str, range(n))), labels, tuple(class_names), tuple(paths)
+        ),
+        labels=np.where(labels >= 0, labels, np.where(status == 1, best, -1)),
+        best=best,
+        runner_up=runner_up,
+        probability=probability,
+        margin=probability - (probabilities[np.arange(n), runner_up] if n_classes > 1 else 0),
+        status=status,
+        before=softmax_of_distances(features, prototypes_before).argmax(1),
+        confusion=unlabelled.T @ np.eye(n_classes)[best[labels < 0]],
+        expected_sizes=unlabelled.sum(0),
+        sample=np.arange(n),
+        sample_features=features,
+        prototypes_before=prototypes_before,
+        prototypes=prototypes,
+        estimate=AccuracyEstimate(0.873, 0.822, 0.914, 0.95, "the probabilities of the 40 unlabelled items."),
+        findings=(),
+        label_next=tuple(Advice(int(item), "between two classes") for item in np.flatnonzero(labels < 0)[:10]),
+        seconds={"read": 1.25, "embed": 20.5},
+    )
 
 
 def softmax_of_distances(features: np.ndarray, prototypes: np.ndarray, scale: float = 1.0) -> np.ndarray:

@@ -21,7 +21,7 @@ STRIPS_A_CLASS = 4
 MOST_TILES = 1200  # that many pictures are read in seconds
 MOST_CLASSES = 200  # with strips
 MOST_SKIPPED = 500
-MOST_OPEN_CLASSES = 12  # more are folded
+MOST_OPEN_CLASSES, MOST_OPEN_FINDINGS = 12, 4  # more are folded
 
 
 def write_label_report(path: Path, labelling: Labelling, *, title: str, max_bytes: int = 8_000_000) -> Path:
@@ -86,7 +86,8 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "skipped": task.skipped[:MOST_SKIPPED],
         "n_skipped": len(task.skipped),
         "seconds": labelling.seconds,
-        "most_open": MOST_OPEN_CLASSES,
+        "most_open_classes": MOST_OPEN_CLASSES,
+        "most_open_findings": MOST_OPEN_FINDINGS,
         "version": __version__,
         "visible": visible,
         "short": short,

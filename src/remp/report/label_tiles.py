@@ -9,7 +9,8 @@ from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling, Status
 from remp.report.names import percent, short
 from remp.report.palette import class_colour
 
-MOST_FINDINGS = 12  # of one kind
+MOST_FINDINGS = 25  # of one kind
+MOST_ADVICE = 20
 FINDING_TITLES = {
     "suspicious label": "Labels that may be wrong",
     "exact duplicates": "Exact duplicates",
@@ -100,7 +101,10 @@ class TileChoice:
         return self._strip("Unknown", by_fit, lambda item: f"nearest: {self._class(self.labelling.best[item])}")
 
     def advice(self) -> list[tuple[ItemTile, Advice]]:
-        return [(self._tile(advice.item, self._doubt(advice.item)), advice) for advice in self.labelling.label_next]
+        return [
+            (self._tile(advice.item, self._doubt(advice.item)), advice)
+            for advice in self.labelling.label_next[:MOST_ADVICE]
+        ]
 
     def findings(self) -> list[FindingGroup]:
         """By kind, in the order of FINDING_TITLES."""
