@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from remp.labelling.calibration import Calibration
+from remp.labelling.unknown import resemblance
 from remp.propagation import Propagated
 from remp.rows import Rows
 from remp.sharding import Shard
@@ -14,13 +15,16 @@ from remp.sharding import Shard
 
 @dataclass(frozen=True)
 class Decision:
-    """(n,) arrays as in Labelling, and confusion (N, N). A given label has probability 1."""
+    """(n,) arrays as in Labelling, and confusion (N, N). A given label has probability 1.
+
+    resemblance: (n,) cosine with the nearest class mean of labelled items."""
 
     best: np.ndarray
     runner_up: np.ndarray
     probability: np.ndarray
     margin: np.ndarray
     before: np.ndarray
+    resemblance: np.ndarray
     confusion: np.ndarray
 
 
@@ -38,6 +42,7 @@ def decide(
         probabilities = calibration.probabilities(propagated.logits(chunk))  # (m, N)
         here = _chosen(probabilities, given)
         here["before"] = propagated.logits(chunk, rectified=False).argmax(-1)
+        here["resemblance"] = resemblance(propagated.features(chunk), propagated.prototypes_before)
         for name, values in here.items():
             parts[name][at : at + len(chunk)] = values.numpy()
         free = given < 0
@@ -54,6 +59,7 @@ _KINDS = {
     "probability": np.float32,
     "margin": np.float32,
     "before": np.int64,
+    "resemblance": np.float32,
 }
 
 

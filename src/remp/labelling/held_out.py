@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from remp.labelling.sampling import SEED, sample_of
+from remp.labelling.unknown import resemblance
 from remp.propagation import Propagated, propagate
 from remp.rows import ArrayRows, Rows
 
@@ -17,11 +18,14 @@ _ITEMS, _ITEMS_A_CLASS, _MOST_ITEMS = 2000, 50, 20_000
 
 @dataclass(frozen=True)
 class HeldOut:
-    """items: (m,) numbers of labelled items whose class has another; labels: (m,) theirs; logits: (m, N) without it."""
+    """items: (m,) numbers of labelled items whose class has another; labels: (m,) theirs. What they get without their
+    label: logits (m, N), resemblance (m,) to the nearest class mean. features: (m, d), transformed."""
 
     items: np.ndarray
     labels: np.ndarray
     logits: Tensor
+    resemblance: np.ndarray
+    features: Tensor
 
     def __len__(self) -> int:
         return len(self.items)
@@ -37,16 +41,15 @@ def hold_out(propagated: Propagated, rows: Rows, labels: np.ndarray) -> HeldOut:
     unlabelled = sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_A_CLASS * n_classes), _MOST_ITEMS))
     items = np.concatenate([np.flatnonzero(labels >= 0), unlabelled])
     features = propagated.features(rows.take(items))
-    left_out, logits = [np.empty(0, np.int64)], [torch.empty(0, n_classes)]
+    settings = replace(propagated.settings, transform="none")
+    logits, similar = torch.zeros(len(items), n_classes), torch.zeros(len(items))
     for fold in range(folds.max(initial=-1) + 1):
         is_out = folds[items] == fold
-        known = np.where(is_out, -1, labels[items])
-        settings = replace(propagated.settings, transform="none")
-        without = propagate(ArrayRows(features), known, n_classes, settings)
-        left_out.append(items[is_out])
-        logits.append(without.logits(features[torch.from_numpy(is_out)]))
-    found = np.concatenate(left_out)
-    return HeldOut(found, labels[found], torch.cat(logits))
+        without = propagate(ArrayRows(features), np.where(is_out, -1, labels[items]), n_classes, settings)
+        logits[is_out] = without.logits(features[is_out])
+        similar[is_out] = resemblance(features[is_out], without.prototypes_before)
+    found = np.flatnonzero(folds[items] >= 0)
+    return HeldOut(items[found], labels[items[found]], logits[found], similar[found].numpy(), features[found])
 
 
 def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:

@@ -7,18 +7,24 @@ from contextlib import contextmanager
 import numpy as np
 
 from remp.errors import ConfigError
+from remp.labelling.advice import MOST_CANDIDATES, advise
 from remp.labelling.calibration import calibrate
-from remp.labelling.decision import decide
+from remp.labelling.decision import Decision, decide
 from remp.labelling.estimate import estimate_accuracy
-from remp.labelling.held_out import hold_out
-from remp.labelling.outcome import STATUSES, Labelling
+from remp.labelling.findings import duplicates, similar_classes, single_examples, suspicious_labels
+from remp.labelling.held_out import HeldOut, hold_out
+from remp.labelling.outcome import STATUSES, Advice, Labelling
 from remp.labelling.sampling import sample_of
 from remp.labelling.task import LabellingTask
-from remp.propagation import Propagation, propagate
+from remp.labelling.unknown import smallest_known
+from remp.propagation import Propagated, Propagation, propagate
 from remp.rows import Rows
 from remp.sharding import Shard
 
+# Unlabelled items that the accuracy is estimated from, and items of either kind that the map shows.
 _JUDGED, _MAPPED = 20_000, 2000
+# Labelled items that candidates for labelling are compared with.
+_MOST_LABELLED = 4000
 _DEFAULTS = Propagation()
 
 
@@ -54,11 +60,20 @@ def label_rows(
     if decision is None:
         return None
     with _timed("judge", seconds):
-        judged = sample_of(np.flatnonzero(~task.is_labelled), _JUDGED)
+        unlabelled = np.flatnonzero(~task.is_labelled)
+        judged = sample_of(unlabelled, _JUDGED)
         logits = propagated.logits(rows.take(judged))
-        estimate = estimate_accuracy(calibration, logits, int((~task.is_labelled).sum()), held_out)
-        mapped = np.union1d(np.flatnonzero(task.is_labelled)[:_MAPPED], sample_of(judged, _MAPPED))
-    status = _status(task, decision.probability, reject)
+        estimate = estimate_accuracy(calibration, logits, len(unlabelled), held_out)
+        findings = (
+            *suspicious_labels(task, held_out, calibration),
+            *duplicates(task, content_hashes, picture_hashes),
+            *single_examples(task),
+            *similar_classes(task, decision.confusion),
+        )
+        status = _status(task, decision, held_out if unknown else None, reject)
+        label_next = _label_next(task, rows, propagated, decision, status, n_next)
+        mapped = np.union1d(sample_of(np.flatnonzero(task.is_labelled), _MAPPED), sample_of(unlabelled, _MAPPED))
+        mapped_features = propagated.features(rows.take(mapped)).numpy()
     return Labelling(
         task=task,
         labels=np.where(status <= STATUSES.index("labelled"), decision.best, -1),
@@ -71,22 +86,47 @@ def label_rows(
         confusion=decision.confusion,
         expected_sizes=decision.confusion.sum(1),
         sample=mapped,
-        sample_features=propagated.features(rows.take(mapped)).numpy(),
+        sample_features=mapped_features,
         prototypes_before=propagated.prototypes_before.numpy(),
         prototypes=propagated.prototypes.numpy(),
         estimate=estimate,
-        findings=(),
-        label_next=(),
+        findings=findings,
+        label_next=label_next,
         seconds=seconds,
     )
 
 
-def _status(task: LabellingTask, probability: np.ndarray, reject: float | None) -> np.ndarray:
+def _status(task: LabellingTask, decision: Decision, held_out: HeldOut | None, reject: float | None) -> np.ndarray:
+    """(n,) index into STATUSES; nothing is unknown without the held-out items."""
     status = np.full(len(task.names), STATUSES.index("labelled"), np.int8)
     if reject is not None:
-        status[probability < reject] = STATUSES.index("uncertain")
+        status[decision.probability < reject] = STATUSES.index("uncertain")
+    if held_out is not None:
+        least = smallest_known(held_out.resemblance, decision.resemblance[~task.is_labelled])
+        status[decision.resemblance < least] = STATUSES.index("unknown")
     status[task.is_labelled] = STATUSES.index("given")
     return status
+
+
+def _label_next(
+    task: LabellingTask, rows: Rows, propagated: Propagated, decision: Decision, status: np.ndarray, n_next: int
+) -> tuple[Advice, ...]:
+    """Advice among a sample of the unlabelled items that resemble a class."""
+    free = (status != STATUSES.index("given")) & (status != STATUSES.index("unknown"))
+    candidates = sample_of(np.flatnonzero(free), MOST_CANDIDATES)
+    labelled = sample_of(np.flatnonzero(task.is_labelled), _MOST_LABELLED)
+    return advise(
+        candidates,
+        propagated.features(rows.take(candidates)),
+        decision.margin[candidates],
+        propagated.features(rows.take(labelled)),
+        [(task.class_names[decision.best[item]], _name(task, decision.runner_up[item])) for item in candidates],
+        n_next,
+    )
+
+
+def _name(task: LabellingTask, number: int) -> str | None:
+    return task.class_names[number] if number >= 0 else None
 
 
 @contextmanager
