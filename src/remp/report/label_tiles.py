@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling, Status
-from remp.report.names import percent, short
+from remp.report.names import isolated, percent, short
 from remp.report.palette import class_colour
 
 MOST_FINDINGS = 25  # of one kind
@@ -134,7 +134,7 @@ class TileChoice:
         return np.equal(self.labelling.status, STATUSES.index(status))
 
     def _class(self, number: int) -> str:
-        return short(self.labelling.task.class_names[number], 24)
+        return isolated(short(self.labelling.task.class_names[number], 24))
 
     def _certainty(self, item: int) -> str:
         return percent(self.labelling.probability[item])

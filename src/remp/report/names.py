@@ -23,6 +23,11 @@ def short(text: str, longest: int = LONGEST) -> str:
     return f"{text[: longest - 1 - end]}…{text[-end:]}"
 
 
+def isolated(text: str) -> str:
+    """The text between marks that keep a name in Hebrew or Arabic from turning the words beside it around."""
+    return f"\u2068{text}\u2069"
+
+
 def percent(share: float) -> str:
     """0.873 as 87 %. What is not certain is not printed as 0 % or 100 %."""
     if 0.995 <= share < 1:
