@@ -1,0 +1,78 @@
+"""Reading a CSV file of labels."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from remp.errors import DataError
+from remp.ops.nearest import nearest
+
+LABEL_COLUMNS = ("label", "class", "class_name", "category")
+_DELIMITERS = ",;\t"
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """A line of the file: what it is about, and the label, None if that is empty."""
+
+    line: int
+    key: str
+    label: str | None
+
+
+def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
+    """The rows of a CSV file with a header, in UTF-8 with or without a byte order mark. The key is in the column that
+    has the first of these names; other columns are left alone."""
+    lines = read_lines(path)
+    if not lines:
+        raise DataError(f"{path} is empty; needed the columns {key_columns[0]!r} and 'label'")
+    header = [name.strip().casefold().replace(" ", "_") for name in lines[0][1]]
+    key, label = _column(path, header, key_columns), _column(path, header, LABEL_COLUMNS)
+    status = header.index("status") if "status" in header else None
+    rows = [
+        LabelRow(line, _cell(cells, key), None if _is_unknown(cells, status) else _cell(cells, label).strip() or None)
+        for line, cells in lines[1:]
+    ]
+    return [row for row in rows if row.key]
+
+
+def read_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """(line number, cells) of each line of a CSV file; a blank line has no cells. Bytes that are not UTF-8 are kept as
+    they are, as in the names of files."""
+    text = _read_text(path)
+    first = text.partition("\n")[0]
+    delimiter = max(_DELIMITERS, key=first.count)
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        return [(reader.line_num, cells) for cells in reader]
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num} is not CSV: {error}") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"the labels {str(path)!r} cannot be read: {error.strerror}") from error
+    if b"\0" in content:
+        raise DataError(f"{path} is no CSV file in UTF-8: it has zero bytes. Save it as CSV UTF-8")
+    return content.decode("utf-8-sig", errors="surrogateescape")
+
+
+def _column(path: Path, header: list[str], names: Sequence[str]) -> int:
+    for name in names:
+        if name in header:
+            return header.index(name)
+    others = ", ".join(names[1:])
+    raise DataError(f"{path} has no column {names[0]!r} (or {others}) in its first line; {nearest(names[0], header)}")
+
+
+def _cell(cells: list[str], column: int) -> str:
+    return cells[column] if column < len(cells) else ""
+
+
+def _is_unknown(cells: list[str], status: int | None) -> bool:
+    """Whether the line comes from a result of ours and says that the item got no label."""
+    return status is not None and _cell(cells, status) in ("unknown", "uncertain")
