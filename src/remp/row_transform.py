@@ -21,7 +21,7 @@ class RowTransform:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """(m, d) -> (m, d), new. Works in place on one copy: fresh memory costs more than the arithmetic."""
-        features = rows.abs().sqrt_().copysign_(rows) if self.parts.power else rows.clone()
+        features = _signed_root(rows) if self.parts.power else rows.clone()
         if self.parts.l2:
             _to_unit(features)
         if self.centre is not None:
@@ -48,6 +48,11 @@ def fit_transform(rows: Rows, parts: FeatureTransform, shard: Shard) -> tuple[Ro
     if not parts.centre:
         return transform, largest
     return RowTransform(parts, (shard.sum(total) / len(rows)).float()), 2 * largest
+
+
+def _signed_root(rows: Tensor) -> Tensor:
+    """x / √|x|. The square root of zeros, of which features after a ReLU are full, takes ten times as long."""
+    return rows.abs().clamp_(min=torch.finfo(rows.dtype).tiny).rsqrt_().mul_(rows)
 
 
 def _to_unit(items: Tensor) -> None:
