@@ -13,7 +13,7 @@ from remp.rows import ArrayRows, Rows
 
 MOST_FOLDS = 10
 # Unlabelled items that the propagation of a fold sees: this many, or this many a class, but never more than the last.
-_ITEMS, _ITEMS_A_CLASS, _MOST_ITEMS = 2000, 50, 20_000
+_ITEMS, _ITEMS_A_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from remp.similarity import cosine
 
 # The share of items of the known classes that may be called unknown.
-_FALSE_ALARMS = 0.05
+_FALSE_ALARMS = 0.03
 # Without held-out items: this many standard deviations below the middle of all items.
 _FAR = 3.0
 

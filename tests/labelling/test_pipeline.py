@@ -1,0 +1,167 @@
+"""From features to the outcome: what it promises, in ordinary and in odd tasks."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from clustered_rows import clustered_task
+
+from remp.errors import ConfigError
+from remp.labelling.calibration import calibrate
+from remp.labelling.held_out import hold_out
+from remp.labelling.outcome import STATUSES
+from remp.labelling.pipeline import label_rows
+from remp.labelling.task import LabellingTask
+from remp.propagation import propagate
+from remp.rows import ArrayRows
+
+GIVEN, LABELLED, UNCERTAIN, UNKNOWN = range(4)
+ARRAYS = ["labels", "best", "runner_up", "probability", "margin", "status", "before", "confusion", "expected_sizes"]
+
+
+def task_of(labels, n_classes=2):
+    names = tuple(map(str, range(len(labels))))
+    return LabellingTask(names, np.array(labels), tuple(f"class {number}" for number in range(n_classes)))
+
+
+def check_sensible(labelling):
+    """What holds for every outcome."""
+    task, n, n_classes = labelling.task, len(labelling.task.names), len(labelling.task.class_names)
+    for name in ARRAYS:
+        assert np.isfinite(getattr(labelling, name)).all(), name
+    assert np.array_equal(labelling.labels[task.is_labelled], task.labels[task.is_labelled])
+    assert np.array_equal(labelling.status == GIVEN, task.is_labelled)
+    assert np.array_equal(labelling.labels == -1, labelling.status >= UNCERTAIN)
+    assert ((labelling.probability >= 1 / n_classes - 1e-6) & (labelling.probability <= 1)).all()
+    assert ((labelling.margin >= 0) & (labelling.margin <= labelling.probability)).all()
+    assert (labelling.best != labelling.runner_up).all()
+    assert labelling.expected_sizes.sum() == pytest.approx(n - task.is_labelled.sum())
+    assert np.isfinite(labelling.sample_features).all() and np.isfinite(labelling.prototypes).all()
+    items = [one.item for one in labelling.label_next]
+    assert len(set(items)) == len(items) and not task.is_labelled[items].any()
+    if labelling.estimate:
+        assert 0 <= labelling.estimate.low <= labelling.estimate.accuracy <= labelling.estimate.high <= 1
+
+
+def test_probabilities_and_confusion_are_those_of_a_loop_over_items():
+    task, rows, _ = clustered_task(noise=1.5)
+    labelling = label_rows(task, ArrayRows(rows, chunk=7))
+    check_sensible(labelling)
+    propagated = propagate(ArrayRows(rows), task.labels, 4)
+    calibration = calibrate(hold_out(propagated, ArrayRows(rows), task.labels))
+    probabilities = calibration.probabilities(propagated.logits(torch.from_numpy(rows))).numpy()
+    confusion = np.zeros((4, 4))
+    for item in np.flatnonzero(~task.is_labelled):
+        second, first = np.argsort(probabilities[item])[-2:]
+        assert (labelling.best[item], labelling.runner_up[item]) == (first, second)
+        assert labelling.probability[item] == pytest.approx(probabilities[item, first], abs=1e-5)
+        assert labelling.margin[item] == pytest.approx(np.diff(probabilities[item, [second, first]])[0], abs=1e-5)
+        confusion[:, first] += probabilities[item]
+    np.testing.assert_allclose(labelling.confusion, confusion, atol=1e-4)
+
+
+def test_the_same_task_gives_the_same_outcome_whatever_the_chunks():
+    task, rows, _ = clustered_task(noise=1.5)
+    one, other = (label_rows(task, ArrayRows(rows, chunk=chunk), reject=0.6) for chunk in (1000, 11))
+    for name in ARRAYS:
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-4, err_msg=name)
+    assert one.findings == other.findings and one.label_next == other.label_next
+
+
+def test_a_given_label_stays_with_probability_one():
+    task, rows, _ = clustered_task(noise=3.0)
+    labelling = label_rows(task, ArrayRows(rows))
+    given = task.is_labelled
+    assert np.array_equal(labelling.best[given], task.labels[given])
+    assert (labelling.probability[given] == 1).all() and (labelling.runner_up[given] >= 0).all()
+
+
+def test_reject_leaves_the_uncertain_unlabelled():
+    task, rows, truth = clustered_task(noise=4.0, n_unlabelled=60, n_shot=5)
+    labelling = label_rows(task, ArrayRows(rows), reject=0.9, unknown=False)
+    assert np.array_equal(labelling.status == UNCERTAIN, ~task.is_labelled & (labelling.probability < 0.9))
+    kept, rest = labelling.status == LABELLED, ~task.is_labelled
+    assert (labelling.labels == truth)[kept].mean() > (labelling.best == truth)[rest].mean() + 0.1
+
+
+def test_reject_must_be_a_probability():
+    task, rows, _ = clustered_task()
+    with pytest.raises(ConfigError, match="reject is 90"):
+        label_rows(task, ArrayRows(rows), reject=90)
+
+
+ODD = {
+    "one class": ([0, 0, -1, -1], 1),
+    "no unlabelled item": ([0, 0, 1, 1], 2),
+    "one label each": ([0, 1, -1, -1], 2),
+    "one unlabelled item": ([0, 0, 1, 1, -1], 2),
+    "as many classes as items": ([0, 1, 2, 3, -1], 4),
+    "nothing but single labels": ([0, 1, 2], 3),
+    "one item": ([0], 1),
+}
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["different rows", "identical rows"])
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_tasks_have_finite_and_sensible_outcomes(odd, same):
+    labels, n_classes = ODD[odd]
+    rows = np.random.default_rng(0).normal(size=(len(labels), 5)).astype(np.float32)
+    rows = np.ones_like(rows) if same else rows
+    labelling = label_rows(task_of(labels, n_classes), ArrayRows(rows), reject=0.5)
+    if n_classes == 1:
+        assert (labelling.runner_up == -1).all() and (labelling.best == 0).all()
+    check_sensible(labelling)
+    assert (labelling.estimate is None) == (-1 not in labels)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-20, 1e20])
+def test_rows_of_any_size_have_finite_outcomes(value):
+    task, rows, _ = clustered_task()
+    check_sensible(label_rows(task, ArrayRows(value * rows)))
+
+
+def test_large_parts_are_sampled(monkeypatch):
+    from remp.labelling import advice, pipeline
+
+    monkeypatch.setattr(pipeline, "_MAPPED", 10)
+    monkeypatch.setattr(pipeline, "MOST_CANDIDATES", 15)
+    assert advice.MOST_CANDIDATES <= 5000  # a table of that side is made
+    task, rows, _ = clustered_task()
+    labelling = label_rows(task, ArrayRows(rows))
+    assert len(labelling.sample) == 20 == len(labelling.sample_features)
+    check_sensible(labelling)
+
+
+TWO = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from clustered_rows import clustered_task
+from remp.labelling.pipeline import label_rows
+from remp.rows import ArrayRows
+from remp.sharding import current_shard
+
+task, rows, _ = clustered_task(noise=4.0)
+shard = current_shard()
+labelling = label_rows(task, ArrayRows(rows), reject=0.6, shard=shard)
+assert (labelling is None) == (shard.rank > 0)
+if labelling:
+    np.savez(sys.argv[2], **{name: getattr(labelling, name) for name in sys.argv[3:]})
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_outcome_of_one(tmp_path, request):
+    (tmp_path / "two.py").write_text(TWO)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    tests = request.config.rootpath / "tests"
+    command = [*launcher, tmp_path / "two.py", tests, tmp_path / "two.npz", *ARRAYS]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    task, rows, _ = clustered_task(noise=4.0)
+    one, two = label_rows(task, ArrayRows(rows), reject=0.6), np.load(tmp_path / "two.npz")
+    for name in ARRAYS:
+        np.testing.assert_allclose(two[name], getattr(one, name), atol=1e-5, err_msg=name)
+    assert STATUSES.index("uncertain") in two["status"]
