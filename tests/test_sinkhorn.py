@@ -59,7 +59,7 @@ def test_a_task_stops_by_itself_whatever_its_batch():
 def test_a_start_from_the_answer_gives_the_answer():
     scores, row_sums, column_sums = problem()
     plan, factors = sinkhorn(scores, row_sums, column_sums, tolerance=1e-7)
-    again = sinkhorn(scores, row_sums, column_sums, max_sweeps=1, start=factors).matrix
+    again = sinkhorn(scores, row_sums, column_sums, max_steps=1, start=factors).matrix
     torch.testing.assert_close(again, plan, rtol=1e-4, atol=1e-5)
 
 
@@ -77,7 +77,7 @@ def test_rows_and_columns_that_get_nothing_are_zero():
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e3, 1e30])
 def test_scores_of_any_size_have_a_finite_plan(dtype, size):
     scores, row_sums, column_sums = (x.to(dtype) for x in problem())
-    plan = sinkhorn(scores * size, row_sums, column_sums, max_sweeps=50).matrix
+    plan = sinkhorn(scores * size, row_sums, column_sums, max_steps=50).matrix
     assert plan.isfinite().all()
     torch.testing.assert_close(plan.sum(2), row_sums, rtol=1e-3, atol=1e-3)
 

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.ops.item_space import inner_products, mean_weights, squared_distances, stacked
+from remp.ops.item_space import inner_products, mean_weights, normalised_products, squared_distances, stacked
 from remp.ops.limits import require_at_least, require_positive, require_share
-from remp.ops.power_transform import centred_on_sphere, power_transform
+from remp.ops.power_transform import centred, power_transform
 from remp.ops.sinkhorn import sinkhorn
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import TINY, unit
@@ -54,24 +54,23 @@ class PTMAP(Method):
         self.steps, self.step_size, self.tolerance = steps, step_size, tolerance
 
     def logits(self, episodes: Episodes) -> Tensor:
-        features = stacked(episodes)
-        items = self._prepared(features, episodes.support.shape[1])
-        products = inner_products(items)
-        labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)  # (E, N, S)
-        weights, factors = mean_weights(labels, items.shape[1]), None
+        products = self._products(stacked(episodes), episodes.support.shape[1])
+        labels = one_hot_rows(episodes.support_labels, episodes.n_way, products.dtype)  # (E, N, S)
+        weights, factors = mean_weights(labels, products.shape[-1]), None
         for _ in range(self.steps):
             plan, factors = self._assign(weights, products, labels.shape[-1], factors)
             target = mean_weights(torch.cat([labels, plan], dim=-1))
             weights = torch.lerp(weights, target, self.step_size)
         plan, _ = self._assign(weights, products, labels.shape[-1], factors)
-        return plan.clamp(min=TINY).log().to(features.dtype).transpose(-1, -2)
+        return plan.clamp(min=TINY).log().to(episodes.query.dtype).transpose(-1, -2)
 
-    def _prepared(self, features: Tensor, n_support: int) -> Tensor:
-        # From the first sum over items on in double precision: steps and plans magnify what the order of a sum changes.
-        items = unit(power_transform(features, self.exponent)).double()
-        if not self.centre:
-            return items
-        return torch.cat([centred_on_sphere(items[:, :n_support]), centred_on_sphere(items[:, n_support:])], dim=1)
+    def _products(self, features: Tensor, n_support: int) -> Tensor:
+        """Inner products (E, n, n) of the prepared items, from here on in double precision: steps and plans magnify
+        what the order of a sum changes."""
+        items = unit(power_transform(features, self.exponent))
+        if self.centre:
+            items = torch.cat([centred(items[:, :n_support]), centred(items[:, n_support:])], dim=1)
+        return normalised_products(inner_products(items).double())
 
     def _assign(
         self, weights: Tensor, products: Tensor, n_support: int, factors: Tensor | None

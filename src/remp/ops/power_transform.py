@@ -1,5 +1,6 @@
 """The power transform that makes skewed non-negative features more Gaussian, and the centring that goes with it."""
 
+import torch
 from torch import Tensor
 
 from remp.similarity import unit
@@ -14,6 +15,11 @@ def power_transform(features: Tensor, exponent: float) -> Tensor:
     return features.abs().add_(_OFFSET).pow_(exponent).copysign_(features)
 
 
+def centred(items: Tensor) -> Tensor:
+    """Items (E, n, d) minus their mean, which is summed in double precision: the order of the items does not show."""
+    return items - items.mean(-2, keepdim=True, dtype=torch.float64).to(items.dtype)
+
+
 def centred_on_sphere(items: Tensor) -> Tensor:
     """Items (E, n, d) minus their mean, each with L2 norm 1; an item at the mean is 0."""
-    return unit(items - items.mean(-2, keepdim=True))
+    return unit(centred(items))
