@@ -1,12 +1,13 @@
 """The page about a labelling: how good it is, what to look at, and the pictures class by class."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from remp.atomic import write_atomically
-from remp.labelling.outcome import STATUSES, AccuracyEstimate, Labelling
+from remp.labelling.outcome import STATUSES, Labelling
 from remp.report.label_confusion import MOST_CLASSES_DRAWN, MOST_CLASSES_IN_WORDS, confusion_cells, worst_pairs
 from remp.report.label_map import embedding_map
 from remp.report.label_tiles import TileChoice
@@ -38,9 +39,9 @@ def write_label_report(path: Path, labelling: Labelling, *, title: str, max_byte
 def render_label_report(labelling: Labelling, *, title: str, max_bytes: int = 8_000_000) -> bytes:
     """The page as HTML in UTF-8."""
     values = _values(labelling, title)
-    source = _sources(labelling)
     n_classes = min(len(labelling.task.class_names), MOST_CLASSES)
     lengths = [n for n in STRIP_LENGTHS if n * STRIPS_A_CLASS * n_classes <= MOST_TILES]
+    source = _sources(labelling, lengths[0], n_classes)
     for length in lengths:
         page = render_page("label.html.j2", **values, **_tiles(TileChoice(labelling, source, length), n_classes))
         content = page.encode("utf-8", errors="backslashreplace")
@@ -49,10 +50,18 @@ def render_label_report(labelling: Labelling, *, title: str, max_bytes: int = 8_
     return content
 
 
-def _sources(labelling: Labelling) -> Callable[[int], str | None]:
-    """Item -> data address of its picture, each read once however often the page is made."""
+def _sources(labelling: Labelling, length: int, n_classes: int) -> Callable[[int], str | None]:
+    """Item -> data address of its picture, each read once however often the page is made.
+
+    Those for strips of this length are read at once, by several threads.
+    """
     paths = labelling.task.paths
-    return cache(lambda item: thumbnail_source(paths[item]) if paths else None)
+    source = cache(lambda item: thumbnail_source(paths[item]) if paths else None)
+    wanted: list[int] = []
+    _tiles(TileChoice(labelling, wanted.append, length), n_classes)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(source, dict.fromkeys(wanted)))
+    return source
 
 
 def _tiles(choice: TileChoice, n_classes: int) -> dict[str, Any]:
@@ -71,6 +80,7 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
     few = len(task.class_names) <= MOST_CLASSES_DRAWN
     return {
         "title": title,
+        "share": percent(labelling.estimate.accuracy) if labelling.estimate and not task.is_labelled.all() else "",
         "lead": _lead(labelling),
         "estimate": labelling.estimate,
         "noun": _noun(labelling),
@@ -100,18 +110,15 @@ def _noun(labelling: Labelling) -> str:
 
 
 def _lead(labelling: Labelling) -> str:
-    """The one sentence to read: how many of the new labels are right, as far as that is known."""
+    """The one sentence to read: how many of the new labels are right, as far as that is known (after that share)."""
     noun, n = _noun(labelling), int((~labelling.task.is_labelled).sum())
     if n == 0:
         return f"All {len(labelling.task.names):,} {noun} had a label already: nothing was left to label."
     if labelling.estimate is None:
         return f"{n:,} {noun} were looked at. How many of their labels are right could not be estimated."
-    return f"{_share(labelling.estimate)} of the {n:,} {noun} without a label are expected to get the right one."
-
-
-def _share(estimate: AccuracyEstimate) -> str:
-    interval = f"{percent(estimate.low)} to {percent(estimate.high)}"
-    return f"{percent(estimate.accuracy)} ({100 * estimate.level:g} % interval: {interval})"
+    estimate = labelling.estimate
+    interval = f"{100 * estimate.level:g}\u00a0% interval: {percent(estimate.low)} to {percent(estimate.high)}"
+    return f"({interval}) of the {n:,} {noun} without a label are expected to get the right one."
 
 
 def _counts(labelling: Labelling) -> list[tuple[str, int, str]]:
