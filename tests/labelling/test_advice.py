@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from clustered_rows import clustered_task
 
+from clustered_rows import clustered_task
 from remp.labelling.advice import advise, choose_next
 from remp.labelling.pipeline import label_rows
 from remp.rows import ArrayRows

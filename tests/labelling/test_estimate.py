@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from clustered_rows import clustered_task
 
+from clustered_rows import clustered_task
 from remp.labelling.calibration import calibrate
 from remp.labelling.estimate import estimate_accuracy
 from remp.labelling.held_out import HeldOut, hold_out
@@ -66,7 +66,8 @@ def test_the_interval_is_that_of_simulated_accuracies():
     simulated = (random.random(best.shape) < best).mean(1)
     assert estimate.accuracy == pytest.approx(simulated.mean(), abs=0.01)
     low, high = np.quantile(simulated, [0.05, 0.95])
-    assert estimate.low == pytest.approx(low, abs=0.03) and estimate.high == pytest.approx(high, abs=0.03)
+    assert estimate.low == pytest.approx(low, abs=0.03)
+    assert estimate.high == pytest.approx(high, abs=0.03)
 
 
 def test_nothing_is_said_of_no_items():

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from clustered_rows import clustered_task
 
+from clustered_rows import clustered_task
 from remp.labelling.findings import duplicates, similar_classes, single_examples
 from remp.labelling.pipeline import label_rows
 from remp.labelling.task import LabellingTask
@@ -20,7 +20,7 @@ def small_task(labels, classes=("cat", "dog")):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_wrong_label_is_found_and_right_ones_are_left_alone(seed):
-    task, rows, truth = clustered_task(seed, n_shot=6, noise=0.5)
+    task, rows, _ = clustered_task(seed, n_shot=6, noise=0.5)
     task.labels[2] = 3  # an item of class 0
     (finding,) = of_kind(label_rows(task, ArrayRows(rows)), "suspicious label")
     assert finding.items == (2,)
@@ -38,33 +38,39 @@ def test_right_labels_of_a_hard_task_are_seldom_suspected():
 def test_the_same_file_with_two_labels_comes_first():
     task = small_task([-1, -1, 0, 1, -1])
     first, second = duplicates(task, np.array(["a", "a", "b", "b", "c"]), None)
-    assert first.text == "2.png, 3.png are the same file, but are labelled cat, dog" and first.items == (2, 3)
-    assert second.text == "0.png, 1.png are the same file" and second.items == (0, 1)
+    assert first.text == "2.png, 3.png are the same file, but are labelled cat, dog"
+    assert first.items == (2, 3)
+    assert second.text == "0.png, 1.png are the same file"
+    assert second.items == (0, 1)
     assert {first.kind, second.kind} == {"exact duplicates"}
 
 
 def test_pictures_that_look_the_same_are_named_once():
     task, picture = small_task([0, 1, -1, -1]), 0x1234_5678_9ABC_DEF0
     pictures = np.array([picture, picture ^ 1, picture ^ (2**63 - 1), picture ^ (2**63 - 1)], dtype=np.uint64)
-    near, *others = duplicates(task, None, pictures)
+    (near, *_) = duplicates(task, None, pictures)
     assert near.kind == "near duplicates"
     assert near.text == "0.png, 1.png look the same, but are labelled cat, dog"
     exact, near = duplicates(task, np.array([1, 2, 3, 3]), pictures)
-    assert exact.items == (2, 3) and near.items == (0, 1)
+    assert exact.items == (2, 3)
+    assert near.items == (0, 1)
 
 
 def test_many_groups_are_summed_up():
     task = small_task([-1] * 60)
     found = duplicates(task, np.repeat(np.arange(30), 2), None)
-    assert len(found) == 21 and found[-1].text == "10 more groups of items, 20 in all, are the same file"
+    assert len(found) == 21
+    assert found[-1].text == "10 more groups of items, 20 in all, are the same file"
     assert len(found[-1].items) == 20
 
 
 def test_classes_with_one_label_are_named():
     (finding,) = single_examples(small_task([0, 1, 1, -1]))
-    assert finding.text.startswith("class 'cat' has one labelled item") and finding.items == (0,)
+    assert finding.text.startswith("class 'cat' has one labelled item")
+    assert finding.items == (0,)
     (finding,) = single_examples(small_task([1, 0, -1]))
-    assert finding.text.startswith("2 classes ('cat', 'dog') have one labelled item") and finding.items == (0, 1)
+    assert finding.text.startswith("2 classes ('cat', 'dog') have one labelled item")
+    assert finding.items == (0, 1)
     assert single_examples(small_task([0, 0, 1, 1])) == []
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
-from clustered_rows import clustered_task
 
+from clustered_rows import clustered_task
 from remp.labelling import held_out as module
 from remp.labelling.held_out import fold_numbers, hold_out
 from remp.propagation import Propagation, propagate
@@ -45,7 +45,8 @@ def test_the_only_item_of_a_class_is_never_hidden():
     labels = np.array([0, -1, 1, 1, -1, 2, 2, 2])
     folds = fold_numbers(labels, 3)
     assert list(folds[labels < 1]) == [-1, -1, -1]
-    assert sorted(folds[[2, 3]]) == [0, 1] and sorted(folds[[5, 6, 7]]) == [0, 1, 2]
+    assert sorted(folds[[2, 3]]) == [0, 1]
+    assert sorted(folds[[5, 6, 7]]) == [0, 1, 2]
 
 
 def test_many_labels_are_hidden_in_few_folds_of_every_class():
@@ -58,4 +59,5 @@ def test_many_labels_are_hidden_in_few_folds_of_every_class():
 def test_nothing_is_held_out_with_one_label_a_class():
     task, rows, _ = clustered_task(n_shot=1)
     held = hold_out(propagate(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels)
-    assert len(held) == 0 and held.logits.shape == (0, 4)
+    assert len(held) == 0
+    assert held.logits.shape == (0, 4)

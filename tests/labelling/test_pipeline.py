@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from clustered_rows import clustered_task
 
+from clustered_rows import clustered_task
 from remp.errors import ConfigError
 from remp.labelling.calibration import calibrate
 from remp.labelling.held_out import hold_out
@@ -38,9 +38,11 @@ def check_sensible(labelling):
     assert ((labelling.margin >= 0) & (labelling.margin <= labelling.probability)).all()
     assert (labelling.best != labelling.runner_up).all()
     assert labelling.expected_sizes.sum() == pytest.approx(n - task.is_labelled.sum())
-    assert np.isfinite(labelling.sample_features).all() and np.isfinite(labelling.prototypes).all()
+    assert np.isfinite(labelling.sample_features).all()
+    assert np.isfinite(labelling.prototypes).all()
     items = [one.item for one in labelling.label_next]
-    assert len(set(items)) == len(items) and not task.is_labelled[items].any()
+    assert len(set(items)) == len(items)
+    assert not task.is_labelled[items].any()
     if labelling.estimate:
         assert 0 <= labelling.estimate.low <= labelling.estimate.accuracy <= labelling.estimate.high <= 1
 
@@ -67,7 +69,8 @@ def test_the_same_task_gives_the_same_outcome_whatever_the_chunks():
     one, other = (label_rows(task, ArrayRows(rows, chunk=chunk), reject=0.6) for chunk in (1000, 11))
     for name in ARRAYS:
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-4, err_msg=name)
-    assert one.findings == other.findings and one.label_next == other.label_next
+    assert one.findings == other.findings
+    assert one.label_next == other.label_next
 
 
 def test_a_given_label_stays_with_probability_one():
@@ -75,7 +78,8 @@ def test_a_given_label_stays_with_probability_one():
     labelling = label_rows(task, ArrayRows(rows))
     given = task.is_labelled
     assert np.array_equal(labelling.best[given], task.labels[given])
-    assert (labelling.probability[given] == 1).all() and (labelling.runner_up[given] >= 0).all()
+    assert (labelling.probability[given] == 1).all()
+    assert (labelling.runner_up[given] >= 0).all()
 
 
 def test_reject_leaves_the_uncertain_unlabelled():
@@ -111,7 +115,8 @@ def test_odd_tasks_have_finite_and_sensible_outcomes(odd, same):
     rows = np.ones_like(rows) if same else rows
     labelling = label_rows(task_of(labels, n_classes), ArrayRows(rows), reject=0.5)
     if n_classes == 1:
-        assert (labelling.runner_up == -1).all() and (labelling.best == 0).all()
+        assert (labelling.runner_up == -1).all()
+        assert (labelling.best == 0).all()
     check_sensible(labelling)
     assert (labelling.estimate is None) == (-1 not in labels)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from clustered_rows import clustered_task
 
+from clustered_rows import clustered_task
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
 from remp.labelling.task import LabellingTask
@@ -66,4 +66,5 @@ def test_nothing_is_unknown_if_that_is_not_wanted():
     task, rows, _ = clustered_task()
     task, everything = with_strangers(task, rows, -rows[:5])
     labelling = label_rows(task, ArrayRows(everything), unknown=False)
-    assert not (labelling.status == UNKNOWN).any() and (labelling.labels >= 0).all()
+    assert not (labelling.status == UNKNOWN).any()
+    assert (labelling.labels >= 0).all()
