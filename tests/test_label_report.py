@@ -246,7 +246,7 @@ def test_the_bars_of_the_sizes_are_in_proportion():
 
 def test_nothing_unlabelled_and_no_estimate_are_said():
     page = page_of(made_up_labelling(ANIMALS, 6, estimate=None))
-    assert "All 6 rows had a label already" in page.text
+    assert "Nothing was left to label: 6 rows, all with a label already." in page.text
     page = page_of(made_up_labelling(ANIMALS, 20, estimate=None))
     assert "could not be estimated" in page.text
 

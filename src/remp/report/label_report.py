@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,8 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "share": percent(labelling.estimate.accuracy) if labelling.estimate and not task.is_labelled.all() else "",
         "lead": _lead(labelling),
         "estimate": labelling.estimate,
-        "noun": _noun(labelling),
+        "noun": "pictures" if task.paths else "rows",
+        "counted": partial(_counted, labelling),
         "has_pictures": bool(task.paths),
         "counts": _counts(labelling),
         "class_names": task.class_names,
@@ -105,20 +106,22 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
     }
 
 
-def _noun(labelling: Labelling) -> str:
-    return "pictures" if labelling.task.paths else "rows"
+def _counted(labelling: Labelling, number: int) -> str:
+    """So many pictures, or rows, in words."""
+    noun = "picture" if labelling.task.paths else "row"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _lead(labelling: Labelling) -> str:
     """The one sentence to read: how many of the new labels are right, as far as that is known (after that share)."""
-    noun, n = _noun(labelling), int((~labelling.task.is_labelled).sum())
+    n = int((~labelling.task.is_labelled).sum())
     if n == 0:
-        return f"All {len(labelling.task.names):,} {noun} had a label already: nothing was left to label."
+        return f"Nothing was left to label: {_counted(labelling, len(labelling.task.names))}, all with a label already."
     if labelling.estimate is None:
-        return f"{n:,} {noun} were looked at. How many of their labels are right could not be estimated."
+        return f"{_counted(labelling, n)} had no label. How many of the new labels are right could not be estimated."
     estimate = labelling.estimate
     interval = f"{100 * estimate.level:g}\u00a0% interval: {percent(estimate.low)} to {percent(estimate.high)}"
-    return f"({interval}) of the {n:,} {noun} without a label are expected to get the right one."
+    return f"({interval}) of the {_counted(labelling, n)} without a label are expected to get the right one."
 
 
 def _counts(labelling: Labelling) -> list[tuple[str, int, str]]:
