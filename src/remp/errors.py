@@ -21,6 +21,10 @@ class CheckpointError(RempError):
     """A checkpoint that is missing, damaged or does not fit."""
 
 
+class OutputError(RempError):
+    """A folder for results that cannot be written."""
+
+
 class TrainingError(RempError):
     """A training run that had to stop."""
 

@@ -1,0 +1,85 @@
+"""A labelling as labels.csv and labels.json."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remp.atomic import write_atomically
+from remp.labelling.outcome import STATUSES, Labelling
+from remp.version import __version__
+
+COLUMNS = ("file", "label", "probability", "runner-up", "margin", "status", "likeliest")
+_DECIMALS = 6
+
+
+def write_labels(labelling: Labelling, folder: Path) -> None:
+    """Write both files into a folder."""
+    # A name that is not UTF-8 goes to the CSV file byte for byte, and to JSON as the escapes that Python gives it.
+    write_atomically(folder / "labels.csv", labels_csv(labelling).encode("utf-8", "surrogateescape"))
+    write_atomically(folder / "labels.json", labels_json(labelling).encode("utf-8", "backslashreplace"))
+
+
+def labels_csv(labelling: Labelling) -> str:
+    """One line an item, in the order of the task; cells are exact, whatever is in them."""
+    lines = [",".join(COLUMNS)]
+    lines += [",".join(_cell(record[column]) for column in COLUMNS) for record in _records(labelling)]
+    return "\n".join(lines) + "\n"
+
+
+def labels_json(labelling: Labelling) -> str:
+    """The same items, with all else that is known of them."""
+    names = labelling.task.names
+    everything = {
+        "version": __version__,
+        "classes": _classes(labelling),
+        "items": _records(labelling),
+        "estimate": asdict(labelling.estimate) if labelling.estimate else None,
+        "findings": [
+            {"kind": finding.kind, "text": finding.text, "files": [names[item] for item in finding.items]}
+            for finding in labelling.findings
+        ],
+        "label_next": [{"file": names[advice.item], "reason": advice.reason} for advice in labelling.label_next],
+        "skipped": [{"file": name, "reason": reason} for name, reason in labelling.task.skipped],
+        "seconds": {stage: round(seconds, 3) for stage, seconds in labelling.seconds.items()},
+    }
+    return json.dumps(everything, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def _records(labelling: Labelling) -> list[dict[str, Any]]:
+    classes = [*labelling.task.class_names, None]  # None at -1
+    status = [STATUSES[number] for number in labelling.status]
+    columns = (
+        labelling.task.names,
+        [
+            "unknown" if kind == "unknown" else classes[label]
+            for kind, label in zip(status, labelling.labels, strict=True)
+        ],
+        _numbers(labelling.probability),
+        [classes[label] for label in labelling.runner_up],
+        _numbers(labelling.margin),
+        status,
+        [classes[label] for label in labelling.best],
+    )
+    return [dict(zip(COLUMNS, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _numbers(values: np.ndarray) -> list[float | None]:
+    return [round(float(value), _DECIMALS) if np.isfinite(value) else None for value in values]
+
+
+def _cell(value: str | float | None) -> str:
+    """Quoted where it must be; the csv module of some Pythons leaves a lone carriage return bare, which ends a line."""
+    text = "" if value is None else str(value)
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
+
+
+def _classes(labelling: Labelling) -> list[dict[str, Any]]:
+    task = labelling.task
+    given = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names))
+    return [
+        {"label": name, "examples": int(examples), "expected": round(float(expected), 2)}
+        for name, examples, expected in zip(task.class_names, given, labelling.expected_sizes, strict=True)
+    ]
