@@ -49,11 +49,10 @@ def confusion_cells(confusion: np.ndarray) -> list[list[Cell]]:
 
 def worst_pairs(confusion: np.ndarray) -> list[Pair]:
     """The pairs of classes with most expected mistakes, at least half an item, worst first."""
-    mistakes = confusion - np.diag(np.diag(confusion))
-    shares = _shares(confusion)
-    order = np.argsort(-mistakes, axis=None, kind="stable")[:MOST_PAIRS]
-    pairs = [(int(row), int(column)) for row, column in zip(*np.unravel_index(order, mistakes.shape), strict=True)]
-    return [Pair(i, j, float(mistakes[i, j]), float(shares[i, j])) for i, j in pairs if mistakes[i, j] >= 0.5]
+    rows, columns = np.nonzero((confusion >= 0.5) & ~np.eye(len(confusion), dtype=bool))
+    order = np.argsort(-confusion[rows, columns], kind="stable")[:MOST_PAIRS]
+    pairs = [(int(rows[k]), int(columns[k])) for k in order]
+    return [Pair(i, j, float(confusion[i, j]), float(confusion[i, j] / confusion[i].sum())) for i, j in pairs]
 
 
 def _shares(confusion: np.ndarray) -> np.ndarray:

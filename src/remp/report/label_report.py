@@ -6,11 +6,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from remp.atomic import write_atomically
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.report.label_confusion import MOST_CLASSES_DRAWN, MOST_CLASSES_IN_WORDS, confusion_cells, worst_pairs
 from remp.report.label_map import embedding_map
 from remp.report.label_tiles import TileChoice
+from remp.report.map_names import PHONE_SIZE, WIDE_SIZE
 from remp.report.names import percent, short, visible
 from remp.report.page import render_page
 from remp.report.palette import class_colour
@@ -77,7 +80,7 @@ def _tiles(choice: TileChoice, n_classes: int) -> dict[str, Any]:
 def _values(labelling: Labelling, title: str) -> dict[str, Any]:
     """All of the page that does not depend on how many pictures it shows."""
     task = labelling.task
-    few = len(task.class_names) <= MOST_CLASSES_DRAWN
+    drawn = 1 < len(task.class_names) <= MOST_CLASSES_DRAWN and labelling.confusion.any()
     return {
         "title": title,
         "share": percent(labelling.estimate.accuracy) if labelling.estimate and not task.is_labelled.all() else "",
@@ -90,8 +93,10 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "class_names": task.class_names,
         "colour": class_colour,
         "map": embedding_map(labelling),
+        "wide_size": WIDE_SIZE,
+        "phone_size": PHONE_SIZE,
         "sizes": _sizes(labelling),
-        "cells": confusion_cells(labelling.confusion) if few else [],
+        "cells": confusion_cells(labelling.confusion) if drawn else [],
         "in_words": len(task.class_names) <= MOST_CLASSES_IN_WORDS,
         "pairs": worst_pairs(labelling.confusion),
         "skipped": task.skipped[:MOST_SKIPPED],
@@ -140,7 +145,7 @@ def _counts(labelling: Labelling) -> list[tuple[str, int, str]]:
 def _sizes(labelling: Labelling) -> list[tuple[int, int, float, float, float]]:
     """(class, given, expected, and both as percent of the largest class) for each class."""
     task = labelling.task
-    given = [int((task.labels == number).sum()) for number in range(len(task.class_names))]
+    given = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names)).tolist()
     expected = [float(size) for size in labelling.expected_sizes]
     largest = max((g + e for g, e in zip(given, expected, strict=True)), default=0) or 1
     return [

@@ -10,8 +10,8 @@ from remp.report.names import short
 
 LONGEST_NAME = 20
 GAP = 15  # between a point and its name
-# Text scales with the drawing, so that it is set larger on a phone: (size of the font, whether only wide screens show
-# what is placed with it). Names that fit in the size of a phone are on both.
+# Text shrinks with the drawing, so that it is set larger on a phone, by the stylesheet too. Names that have room in the
+# larger size are shown everywhere, the others on wide screens only.
 PHONE_SIZE, WIDE_SIZE = 24, 13
 LETTER_WIDTH = 0.62  # of a letter on average, in sizes of the font; wide scripts count double
 
@@ -31,26 +31,26 @@ class PlacedName:
 
 def place_names(names: Sequence[str], points: np.ndarray, width: float, height: float) -> tuple[PlacedName, ...]:
     """Names beside, above or below their points (n, 2); one that has no room on any side is left out."""
-    taken: list[Box] = [(x - GAP / 2, y - GAP / 2, x + GAP / 2, y + GAP / 2) for x, y in points]
+    taken = np.concatenate([points - GAP / 2, points + GAP / 2], axis=1)  # boxes of the points, then of the names
     placed: dict[int, PlacedName] = {}
     for size in (PHONE_SIZE, WIDE_SIZE):
-        for number, (name, (x, y)) in enumerate(zip(names, points, strict=True)):
-            for candidate in _candidates(short(name, LONGEST_NAME), float(x), float(y), size):
+        for number in (number for number in range(len(names)) if number not in placed):
+            for candidate in _candidates(short(names[number], LONGEST_NAME), points[number], size):
                 box = _box(candidate, size)
-                if number in placed or not _inside(box, width, height) or any(_overlap(box, other) for other in taken):
-                    continue
-                placed[number] = candidate
-                taken.append(box)
+                if _inside(box, width, height) and not _overlap(box, taken).any():
+                    placed[number] = candidate
+                    taken = np.append(taken, [box], axis=0)
+                    break
     return tuple(placed[number] for number in sorted(placed))
 
 
-def _candidates(text: str, x: float, y: float, size: float) -> Iterator[PlacedName]:
+def _candidates(text: str, point: np.ndarray, size: float) -> Iterator[PlacedName]:
     """The best place first."""
-    wide_only = size == WIDE_SIZE
+    (x, y), wide_only = point.tolist(), size == WIDE_SIZE
     yield PlacedName(text, x + GAP, y, "start", wide_only)
     yield PlacedName(text, x - GAP, y, "end", wide_only)
-    yield PlacedName(text, x, y - GAP - size / 2, "middle", wide_only)
-    yield PlacedName(text, x, y + GAP + size / 2, "middle", wide_only)
+    yield PlacedName(text, x, y - GAP - 0.6 * size, "middle", wide_only)
+    yield PlacedName(text, x, y + GAP + 0.6 * size, "middle", wide_only)
 
 
 def _box(name: PlacedName, size: float) -> Box:
@@ -63,5 +63,7 @@ def _inside(box: Box, width: float, height: float) -> bool:
     return box[0] >= 0 and box[1] >= 0 and box[2] <= width and box[3] <= height
 
 
-def _overlap(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _overlap(box: Box, others: np.ndarray) -> np.ndarray:
+    """Whether each of the others (k, 4) shares some space with the box: (k,) bool"""
+    left, top, right, bottom = box
+    return (left < others[:, 2]) & (others[:, 0] < right) & (top < others[:, 3]) & (others[:, 1] < bottom)
