@@ -6,6 +6,7 @@ from torch import Tensor
 
 from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
+from remp.embedder import vector_method
 from remp.evaluation import check_size, embed
 from remp.methods.base import Method
 from remp.progress import progress
@@ -37,7 +38,7 @@ def frozen_features(
     """
     check_size(trained, images)
     chosen = FeatureTransform.parse(transform)
-    embedder = Method(trained.method.backbone) if trained.method.uses_maps else trained.method  # maps to vectors
+    embedder = vector_method(trained)
     base_mean = None
     if training_images is not None and not chosen.centre:
         base_mean = _mean(embedder, training_images, trained, chosen)

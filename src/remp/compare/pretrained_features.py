@@ -1,0 +1,64 @@
+"""The features of a split by a backbone that others trained, on data that must not hold the classes of the split."""
+
+import re
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.compare.frozen_features import FrozenFeatures
+from remp.datasets.base import ImageSet
+from remp.embedder import Embedder
+from remp.errors import ConfigError
+from remp.progress import progress
+from remp.transform import FeatureTransform
+
+PART = 64  # images that are scaled at once
+MEAN_IMAGES = 2048  # of the training classes, evenly spread, for their mean feature
+_FROM_IMAGENET = ("mini-imagenet", "tiered-imagenet")
+_IMAGENET_CLASS = re.compile(r"n\d{8}")
+
+
+def pretrained_features(
+    embedder: Embedder, images: ImageSet, *, training_images: ImageSet | None = None, transform: str = "none"
+) -> FrozenFeatures:
+    """As `frozen_features`, with images scaled to the side of the embedder; the mean of the training images is taken
+    over an even sample of them. Raises ConfigError for classes that the backbone has been trained on."""
+    check_unseen(embedder, images)
+    chosen = FeatureTransform.parse(transform)
+    base_mean = None
+    if training_images is not None and not chosen.centre:
+        sample = np.unique(np.linspace(0, len(training_images.images) - 1, MEAN_IMAGES).astype(np.int64))
+        base_mean = _embed(embedder, training_images, sample, chosen).mean(0)
+    return FrozenFeatures(
+        images=images,
+        values=_embed(embedder, images, np.arange(len(images.images)), chosen),
+        base_mean=base_mean,
+        transform=chosen,
+        backbone=f"{embedder.name}, {embedder.side} px",
+        checkpoint=embedder.name,
+        checkpoint_hash=embedder.hash,
+    )
+
+
+def check_unseen(embedder: Embedder, images: ImageSet) -> None:
+    """Raise ConfigError for a set that is cut from ImageNet: its classes are no new ones to such a backbone."""
+    if images.name in _FROM_IMAGENET or any(_IMAGENET_CLASS.fullmatch(name) for name in images.class_names):
+        raise ConfigError(
+            f"{images.name!r} is cut from ImageNet and {embedder.name} was trained on {embedder.trained_on}: classes "
+            "and images of every split were seen with their labels, so that no accuracy would be one of few shots. "
+            "Take other data, as cifar-fs, or --features with a checkpoint that was trained on the training classes"
+        )
+
+
+def _embed(embedder: Embedder, images: ImageSet, numbers: np.ndarray, transform: FeatureTransform) -> Tensor:
+    """(len(numbers), dim)"""
+    features = torch.empty(len(numbers), embedder.dim)
+    with progress("embedding", len(numbers), unit="images") as bar:
+        for start in range(0, len(numbers), PART):
+            part = np.asarray(images.images[numbers[start : start + PART]])
+            views = [part, part[:, :, ::-1]] if transform.mirror else [part]
+            embedded = transform.features(*(torch.from_numpy(embedder.embed(view)) for view in views))
+            features[start : start + len(part)] = embedded
+            bar.advance(len(part))
+    return features
