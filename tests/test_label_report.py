@@ -3,7 +3,6 @@
 import base64
 import re
 import warnings
-from html.parser import HTMLParser
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from html_page import Page
 from made_up_labelling import every_finding, made_up_labelling, write_pictures
 from remp.labelling.outcome import Advice, Finding
 from remp.labelling.task import LabellingTask
@@ -29,38 +29,10 @@ HOSTILE = (
     "x" * 300,
     "&amp;lt; $\\frac{1}{0}$",
 )
-EMPTY = ("br", "circle", "img", "line", "meta", "path", "rect")
-
-
-class Page(HTMLParser):
-    """The elements of a page with their attributes, its text, and whether every element is closed in order."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict]] = []
-        self.text = ""
-        self.open: list[str] = []
-        self.feed(content.decode("utf-8"))
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        if tag not in EMPTY:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in EMPTY:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-    def all(self, tag: str, **wanted: str) -> list[dict]:
-        return [found for name, found in self.elements if name == tag and wanted.items() <= found.items()]
 
 
 def page_of(labelling, **settings) -> Page:
-    return Page(render_label_report(labelling, title="My labels", **settings))
+    return Page(render_label_report(labelling, title="My labels", **settings).decode("utf-8"))
 
 
 @pytest.fixture
@@ -194,7 +166,7 @@ def test_hostile_names_are_shown_and_nothing_else(tmp_path):
     hostile = made_up_labelling(HOSTILE, 60, task=task, findings=findings, label_next=advice)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        page = Page(write_label_report(tmp_path / "r.html", hostile, title="".join(HOSTILE)).read_bytes())
+        page = Page(write_label_report(tmp_path / "r.html", hostile, title="".join(HOSTILE)).read_text("utf-8"))
     harmless = page_of(made_up_labelling([f"class {i}" for i in range(len(HOSTILE))], 60))
     assert page.open == []
     assert {tag for tag, _ in page.elements} == {tag for tag, _ in harmless.elements} | {"details", "h3"}
@@ -281,9 +253,9 @@ def test_the_page_keeps_to_its_size_by_showing_fewer_pictures(paths):
     half = render_label_report(labelling, title="T", max_bytes=len(whole) // 2)
     words = render_label_report(labelling, title="T", max_bytes=0)
     assert len(half) <= len(whole) // 2
-    pictures = [len(Page(content).all("img")) for content in (whole, half, words)]
+    pictures = [len(Page(content.decode()).all("img")) for content in (whole, half, words)]
     assert pictures[0] > pictures[1] > pictures[2] == 0
-    assert len(Page(words).all("details", **{"class": "class"})) == 3
+    assert len(Page(words.decode()).all("details", **{"class": "class"})) == 3
 
 
 def test_the_same_labelling_gives_the_same_page(tmp_path, paths):
