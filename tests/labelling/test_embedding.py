@@ -268,3 +268,31 @@ def test_processes_without_a_common_disk_do_all_the_work_each(tmp_path):
         )
     for one in made:
         check_values(one)
+
+
+UNDER_TORCHRUN = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from embedding_cases import mean_colour_embedder, task_of
+from remp.labelling.embedding import embed_pictures
+from remp.sharding import current_shard
+
+embedder, shard = mean_colour_embedder(), current_shard()
+made = embed_pictures(task_of(sorted(Path(sys.argv[2]).iterdir())), embedder, Path(sys.argv[3]), shard=shard)
+np.savez(Path(sys.argv[4]) / f"{shard.rank}.npz", values=made.values, count=embedder.network.count)
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_of_torchrun_embed_half_of_the_pictures_each(tmp_path):
+    write_pictures(tmp_path / "photos", 30)
+    (tmp_path / "script.py").write_text(UNDER_TORCHRUN, encoding="utf-8")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    arguments = [tmp_path / "script.py", Path(__file__).parent, tmp_path / "photos", tmp_path / "cache", tmp_path]
+    subprocess.run([*launcher, *map(str, arguments)], check=True, capture_output=True, timeout=240)
+    for rank in range(2):
+        made = np.load(tmp_path / f"{rank}.npz")
+        assert made["count"] == 15
+        np.testing.assert_allclose(made["values"], colours(30) / 255, atol=1e-5)
