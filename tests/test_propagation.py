@@ -88,7 +88,7 @@ def test_features_are_those_of_the_feature_transform_centred_on_all_rows(parts):
 
 def test_the_prototypes_before_are_the_class_means_and_their_logits_squared_distances():
     rows, labels = table()
-    result = propagate(ArrayRows(rows), labels, N_CLASSES)
+    result = propagate(ArrayRows(rows), labels, N_CLASSES, Propagation(scale=10.0))
     features = result.features(torch.from_numpy(rows)).numpy()
     means = np.stack([features[labels == number].mean(0) for number in range(N_CLASSES)])
     np.testing.assert_allclose(result.prototypes_before, means, atol=1e-6)
@@ -217,12 +217,32 @@ def test_the_first_correction_of_balance_is_the_logarithm_of_the_lacking_mass():
     torch.testing.assert_close(biased.bias, torch.log(20 / masses), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_row_that_is_not_finite_is_named(value):
+@pytest.mark.parametrize("transform", ["none", "power", "l2", "power+l2+centre"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_row_that_is_not_finite_is_named(value, transform):
     rows, labels = table()
+    rows = rows.astype(np.float64)
     rows[41, 3] = value
-    with pytest.raises(DataError, match="row 41 holds a number that is not finite"):
-        propagate(ArrayRows(rows, chunk=10), labels, N_CLASSES)
+    with pytest.raises(DataError, match="row 41 holds a number that is not finite in float32"):
+        propagate(ArrayRows(rows, chunk=10), labels, N_CLASSES, Propagation(transform))
+
+
+class CountedRows(ArrayRows):
+    """Remembers how often a pass over the rows began."""
+
+    passes = 0
+
+    def chunks(self, start=0, stop=None):
+        self.passes += 1
+        return super().chunks(start, stop)
+
+
+@pytest.mark.parametrize("layers", [0, 1, 5])
+def test_a_layer_costs_one_pass_over_the_rows(layers):
+    values, labels = table()
+    rows = CountedRows(values)
+    propagate(rows, labels, N_CLASSES, Propagation(layers=layers))
+    assert rows.passes == 1 + layers
 
 
 @pytest.mark.parametrize(
