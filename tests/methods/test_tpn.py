@@ -72,6 +72,15 @@ def test_small_maps_are_read_out_by_four_numbers_as_in_the_paper(side):
     assert make((64, side, side)).scale.layers[9].in_features == 4
 
 
+def test_edges_between_random_features_start_neither_at_0_nor_at_1():
+    torch.manual_seed(0)
+    maps = torch.randn(40, 64, 2, 2).relu()  # as after batch norm
+    nodes = (maps.flatten(1) / TPN(feature_shape=(64, 2, 2)).scale(maps)).detach()
+    weights = torch.exp(-torch.cdist(nodes, nodes).square() / (2 * 256))[~torch.eye(40, dtype=torch.bool)]
+    assert weights.quantile(0.1) > 0.001
+    assert weights.quantile(0.9) < 0.5
+
+
 def test_a_scale_is_never_zero():
     method = make()
     for parameter in method.scale.layers[11].parameters():
