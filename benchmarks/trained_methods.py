@@ -2,10 +2,10 @@
 
     python benchmarks/trained_methods.py --out runs/trained [--methods tpn,maml] [--set maml.inner_rate=0.1]
 
-Each method is trained with its settings in configs/, but briefly and on 5-way episodes, in a process of its own, so
-that the peak memory is its own. Its start is the same network before the first step, with the batch norms' statistics
-of a few training episodes: a random network, but a usable one. Both are scored 5-way 1-shot on every fourth image of
-the validation classes. Methods whose file is in the folder are not trained again. Writes OUT/table.md.
+Each method is trained with its settings in configs/, but briefly, in a process of its own, so that the peak memory is
+its own. Its start is the same network before the first step, with the batch norms' statistics of a few training
+episodes: a random network, but a usable one. Both are scored 5-way 1-shot on every fourth image of the validation
+classes. Methods whose file is in the folder are not trained again. Writes OUT/table.md.
 500 episodes show that a method learns, not how far it gets.
 """
 
@@ -91,9 +91,9 @@ def train_and_score(name: str, arguments: argparse.Namespace) -> None:
 
 
 def settings(name: str, arguments: argparse.Namespace) -> RunConfig:
-    """The settings of the method's file, 5-way, shortened, validated only at the end."""
+    """The settings of the method's file, shortened, validated only at the end."""
     changed = [change.removeprefix(f"{name}.") for change in arguments.set if change.startswith(f"{name}.")]
-    brief = {"n_way": PROTOCOL.n_way, "validate_every": arguments.episodes, "validation_episodes": 2}
+    brief = {"validate_every": arguments.episodes, "validation_episodes": 2}
     overrides = brief | parse_overrides([f"--{change}" for change in changed])
     return load_config(config_files()[name], overrides).with_episodes(arguments.episodes)
 
