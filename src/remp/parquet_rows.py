@@ -103,11 +103,16 @@ class ParquetRows:
         return lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.dim)
 
     def _open(self) -> Any:
-        parquet, lib = _pyarrow()
-        try:
-            return parquet.ParquetFile(self._path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-        except (OSError, lib.ArrowException) as error:
-            raise DataError(f"{self._path} cannot be read as Parquet: {error}") from error
+        return open_parquet(self._path)
+
+
+def open_parquet(path: Path) -> Any:
+    """A pyarrow.parquet.ParquetFile."""
+    parquet, lib = _pyarrow()
+    try:
+        return parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+    except (OSError, lib.ArrowException) as error:
+        raise DataError(f"{path} cannot be read as Parquet: {error}") from error
 
 
 def _pyarrow() -> tuple[Any, Any]:
