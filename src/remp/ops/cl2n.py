@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from remp.ops.item_space import inner_products, normalised_products
+from remp.ops.whole_episode import joined
 from remp.similarity import to_double, unit
 
 
@@ -19,7 +20,7 @@ def cl2n_products(support: Tensor, query: Tensor, base_mean: Tensor | None) -> T
     saves several passes over far more memory.
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
-    items = _centred(torch.cat([support, query], dim=1).to(dtype), base_mean)
+    items = _centred(joined(support, query).to(dtype), base_mean)
     products = inner_products(items)
     if not products.diagonal(dim1=-2, dim2=-1).isfinite().all():
         products = inner_products(to_double(items))

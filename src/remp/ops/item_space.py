@@ -9,12 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from remp.episodes import Episodes
+from remp.ops.whole_episode import all_items
 from remp.similarity import TINY
 
 
 def stacked(episodes: Episodes) -> Tensor:
-    """Support and queries, in this order, in single precision at least: (E, S + Q, d)."""
-    items = torch.cat([episodes.support, episodes.query], dim=1)
+    """Support and queries, in this order, in single precision at least: (E, S + Q, d). Not to be written to."""
+    items = all_items(episodes)
     return items.to(torch.promote_types(items.dtype, torch.float32))
 
 

@@ -7,8 +7,24 @@ from remp.episodes import Episodes
 
 
 def all_items(episodes: Episodes) -> Tensor:
-    """Support, then queries: (E, S + Q, …)."""
-    return torch.cat([episodes.support, episodes.query], dim=1)
+    """Support, then queries: (E, S + Q, …). Not to be written to, see `joined`."""
+    return joined(episodes.support, episodes.query)
+
+
+def joined(support: Tensor, query: Tensor) -> Tensor:
+    """(E, S, …), (E, Q, …) -> (E, S + Q, …). Not to be written to: it may share memory with both.
+
+    Nothing is copied if they are neighbouring slices of one tensor, as `Episodes.map` makes them, without gradient.
+    """
+    length = support.shape[1] * support.stride(1)
+    lie_together = (
+        support.untyped_storage().data_ptr() == query.untyped_storage().data_ptr()
+        and query.storage_offset() == support.storage_offset() + length
+        and (query.stride(), query.dtype) == (support.stride(), support.dtype)
+    )
+    if not lie_together or support.requires_grad or query.requires_grad:
+        return torch.cat([support, query], dim=1)
+    return support.as_strided((len(support), support.shape[1] + query.shape[1], *support.shape[2:]), support.stride())
 
 
 def all_labels(episodes: Episodes) -> Tensor:
