@@ -1,5 +1,6 @@
 """EfficientNet-Lite0: its shape against the paper, its padding against the rule, its weights against photographs."""
 
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,26 @@ from remp.datasets.decode import decode
 
 pytest.importorskip(PACKAGE)
 MILITARY_UNIFORM = 652
+MINI_IMAGENET = Path(__file__).resolve().parents[3] / "shared" / "data" / "miniimagenet_val.tar.xz"
+# Validation classes of miniImageNet -> their numbers in ImageNet
+NUMBERS = {
+    "n01855672": 99,
+    "n02091244": 173,
+    "n02114548": 270,
+    "n02138441": 299,
+    "n02174001": 306,
+    "n02950826": 471,
+    "n02971356": 478,
+    "n02981792": 484,
+    "n03075370": 507,
+    "n03417042": 569,
+    "n03535780": 602,
+    "n03584254": 605,
+    "n03770439": 655,
+    "n03773504": 657,
+    "n03980874": 735,
+    "n09256479": 973,
+}
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +107,21 @@ def test_its_vectors_are_the_same_every_time():
         one, other = load_efficientnet_lite0().network(images), load_efficientnet_lite0().network(images)
     assert one.shape == (2, 1280)
     assert torch.equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
+@pytest.mark.skipif(not MINI_IMAGENET.is_file(), reason=f"the real data is not here: no {MINI_IMAGENET}")
+def test_it_tells_the_thousand_classes_of_imagenet_apart_even_in_84_pixels():
+    images, numbers = [], []
+    with tarfile.open(MINI_IMAGENET) as archive:
+        for member in archive:
+            number = NUMBERS[member.name[:9]]
+            if numbers.count(number) < 8:
+                images.append(decode(archive.extractfile(member).read(), member.name, 224))
+                numbers.append(number)
+    scores = class_scores(np.stack(images))
+    assert len(numbers) == 8 * len(NUMBERS)
+    assert (scores.argmax(1) == torch.tensor(numbers)).double().mean() > 0.25  # 0.001 by chance
+    among = scores[:, list(NUMBERS.values())].argmax(1)
+    assert (torch.tensor(list(NUMBERS.values()))[among] == torch.tensor(numbers)).double().mean() > 0.75

@@ -56,7 +56,7 @@ class RecordFiles:
         dtype, path = self._kinds[kind], self._path(name, kind)
         try:
             n = path.stat().st_size // dtype.itemsize
-            return np.memmap(path, dtype, "r", shape=(n,)) if n else np.empty(0, dtype)
+            return np.memmap(path, dtype, "r", shape=(n,)).view(np.ndarray) if n else np.empty(0, dtype)
         except OSError:
             return np.empty(0, dtype)
 
