@@ -13,6 +13,7 @@ from remp.errors import (
     DataError,
     EpisodeError,
     Interrupted,
+    OutputError,
     RempError,
     TrainingError,
 )
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from remp.episodes import Protocol as Protocol
     from remp.estimator import ReMPClassifier as ReMPClassifier
     from remp.evaluation import evaluate as evaluate
+    from remp.label_files import label as label
+    from remp.labelling.options import LabelOptions as LabelOptions
     from remp.methods import METHODS as METHODS
     from remp.methods import Method as Method
     from remp.models import load as load
@@ -50,6 +53,7 @@ _HOMES = {
     "EpisodeSampler": "remp.episodes",
     "Episodes": "remp.episodes",
     "ImageSet": "remp.datasets",
+    "LabelOptions": "remp.labelling.options",
     "METHODS": "remp.methods",
     "Method": "remp.methods",
     "Protocol": "remp.episodes",
@@ -58,6 +62,7 @@ _HOMES = {
     "Result": "remp.result",
     "Trained": "remp.checkpoint",
     "evaluate": "remp.evaluation",
+    "label": "remp.label_files",
     "load": "remp.models",
     "load_episodes": "remp.episode_files",
     "mean_interval": "remp.statistics",
@@ -76,6 +81,7 @@ __all__ = [
     "DataError",
     "EpisodeError",
     "Interrupted",
+    "OutputError",
     "RempError",
     "TrainingError",
     "__version__",

@@ -9,6 +9,7 @@ import typer
 from remp.cli import audit as cli_audit
 from remp.cli import compare as cli_compare
 from remp.cli import data as cli_data
+from remp.cli import label as cli_label
 from remp.cli.options import Distribution, Shots, make_protocol
 from remp.cli.settings import file_and_settings
 from remp.errors import Interrupted, RempError
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at them.")
 
+app.command()(cli_label.label)
 app.command()(cli_audit.audit)
 app.command(context_settings=cli_compare.SEVERAL_SHOTS)(cli_compare.compare)
 

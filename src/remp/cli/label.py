@@ -1,0 +1,71 @@
+"""`remp label`: label a few pictures, have the rest labelled."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from remp.errors import ConfigError, Interrupted
+
+
+def label(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Pictures: sub-folders are classes, loose ones and unlabelled/ get labels.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="A CSV file: file,label for pictures, row,label for rows.")
+    ] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="Features of your own instead of pictures: .npy, .npz or .parquet.")
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="Makes the features: a checkpoint of ours, timm:NAME, or by default efficientnet-lite0."),
+    ] = None,
+    reject: Annotated[float | None, typer.Option(help="Leave unlabelled what is less probable than this: 0.9.")] = None,
+    unknown: Annotated[bool, typer.Option(help="Call what resembles no class unknown.")] = True,
+    n_next: Annotated[int, typer.Option("--next", help="How many to propose for labelling next.")] = 10,
+    copy: Annotated[bool, typer.Option("--copy", help="Also copy the pictures into a folder per class.")] = False,
+    link: Annotated[bool, typer.Option("--link", help="Also link to the pictures from a folder per class.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results; default FOLDER-labelled beside it.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a result that is there.")] = False,
+) -> None:
+    """Label the rest of your pictures from a few examples. Your files are only read."""
+    from remp.label_files import label as run
+    from remp.labelling.options import LabelOptions
+    from remp.report.label_summary import stages_line, summary
+
+    if copy and link:
+        raise ConfigError("--copy and --link were both given: give one of them")
+    source, way = _source(folder, embeddings, backbone), "copy" if copy else "link" if link else None
+    given: dict[str, Any] = {
+        "reject": reject,
+        "unknown": unknown,
+        "n_next": n_next,
+        "class_folders": way,
+        "backbone": backbone,
+    }
+    options = LabelOptions(**{name: value for name, value in given.items() if value is not None})
+    try:
+        done = run(source, options, labels=labels, out=out, overwrite=overwrite)
+    except KeyboardInterrupt as error:
+        raise Interrupted("stopped; no result was written. The same command goes on where this one was") from error
+    if done:
+        written = sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
+        speed = [stages_line(done.stages)] if done.stages else []
+        _say("\n".join([summary(done.labelling), *speed, f"{done.folder}: {', '.join(written)}"]))
+
+
+def _source(folder: Path | None, embeddings: Path | None, backbone: str | None) -> Path:
+    if (folder is None) == (embeddings is None):
+        raise ConfigError("what is to be labelled? Give either a folder of pictures or --embeddings FILE")
+    if embeddings is not None and backbone is not None:
+        raise ConfigError("--backbone makes features of pictures; --embeddings are features already: give one of them")
+    return folder or embeddings or Path()
+
+
+def _say(text: str) -> None:
+    """Print, whatever the terminal can show: a character that it cannot becomes an escape."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))

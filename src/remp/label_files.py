@@ -1,0 +1,153 @@
+"""Label a few, have the rest labelled: from the user's files to files for the user."""
+
+import os
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from remp.embedder import find_embedder
+from remp.errors import ConfigError
+from remp.labelling.check_task import checked
+from remp.labelling.class_folders import write_class_folders
+from remp.labelling.embedding import embed_pictures
+from remp.labelling.embedding_run import Stage
+from remp.labelling.embedding_task import EMBEDDING_SUFFIXES, embedding_task
+from remp.labelling.folder_task import folder_task
+from remp.labelling.listed_task import listed_task
+from remp.labelling.options import LabelOptions
+from remp.labelling.outcome import Labelling
+from remp.labelling.outputs import write_labels
+from remp.labelling.pipeline import label_rows
+from remp.labelling.result_folder import ResultFolder
+from remp.labelling.task import LabellingTask
+from remp.report.label_report import write_label_report
+from remp.rows import ArrayRows, Rows
+from remp.sharding import Shard, current_shard
+
+_DEFAULTS = LabelOptions()
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A labelling, and the folder that holds its files. stages: how many images each part of embedding has done, and
+    how fast; what is in the cache is not done again."""
+
+    labelling: Labelling
+    folder: Path
+    stages: dict[str, Stage]
+
+
+def label(
+    source: str | Path,
+    options: LabelOptions = _DEFAULTS,
+    *,
+    labels: str | Path | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+) -> Labelled | None:
+    """Label the rest of a folder of pictures, or of a file of embeddings, of which some have a label.
+
+    labels: a CSV file of labels; without one, sub-folders are classes. out: the folder for the results, by default
+    SOURCE-labelled beside the source, with a number if that is taken. overwrite: replace a result that is there. Under
+    torchrun, each process does its share; the first one writes and returns, the others get None.
+    """
+    source, labels = Path(source), None if labels is None else Path(labels)
+    place = _result_folder(source, None if out is None else Path(out), overwrite)
+    shard = current_shard() or Shard()
+    if shard.rank == 0:
+        place.check()
+    if is_embeddings(source):
+        found = _read_embeddings(source, labels, options)
+    else:
+        found = _read_pictures(source, labels, options, shard)
+    labelling = _label(found, options, shard)
+    if labelling is None:
+        return None
+    folder = place.write(lambda folder: _fill(folder, labelling, source.name, options))
+    return Labelled(labelling, folder, found.stages)
+
+
+def is_embeddings(source: Path) -> bool:
+    """Whether this is a file of embeddings rather than a folder of pictures."""
+    return source.suffix.casefold() in EMBEDDING_SUFFIXES and not source.is_dir()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is to be labelled, with features. hashes: of files and of pictures, to find duplicates by."""
+
+    task: LabellingTask
+    rows: Rows
+    seconds: dict[str, float]
+    hashes: dict[str, np.ndarray] = field(default_factory=dict)
+    stages: dict[str, Stage] = field(default_factory=dict)
+
+
+def _read_embeddings(source: Path, labels: Path | None, options: LabelOptions) -> _Found:
+    if options.class_folders:
+        raise ConfigError(f"--{options.class_folders} is for pictures; {source} has embeddings")
+    started = time.perf_counter()
+    task, rows = embedding_task(source, labels)
+    task = checked(task, str(source), "give the label of some rows, and leave that of the others empty")
+    return _Found(task, rows, {"read": time.perf_counter() - started})
+
+
+def _read_pictures(source: Path, labels: Path | None, options: LabelOptions, shard: Shard) -> _Found:
+    started = time.perf_counter()
+    task, how = _picture_task(source, labels)
+    task = checked(task, str(source), how)
+    seconds = {"read": time.perf_counter() - started}
+    backbone = options.backbone
+    embedder = find_embedder(backbone) if isinstance(backbone, str) else backbone
+    embedded = embed_pictures(task, embedder, shard=shard)
+    hashes = {"content_hashes": embedded.content_hashes, "picture_hashes": embedded.picture_hashes}
+    seconds["embed"] = embedded.seconds
+    return _Found(
+        checked(embedded.task, str(source), how), ArrayRows(embedded.values), seconds, hashes, embedded.stages
+    )
+
+
+def _picture_task(source: Path, labels: Path | None) -> tuple[LabellingTask, str]:
+    """The task, and how one gives labels in it."""
+    if labels:
+        return listed_task(source, labels), f"give the label of some files in {labels}, not of all"
+    return folder_task(source), (
+        "put examples into sub-folders named by their class and the others loose or into unlabelled/, or give --labels"
+    )
+
+
+def _label(found: _Found, options: LabelOptions, shard: Shard) -> Labelling | None:
+    labelling = label_rows(
+        found.task,
+        found.rows,
+        reject=options.reject,
+        unknown=options.unknown,
+        n_next=options.n_next,
+        propagation=options.propagation,
+        shard=shard,
+        **found.hashes,
+    )
+    return labelling and replace(labelling, seconds={**found.seconds, **labelling.seconds})
+
+
+def _result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFolder:
+    """Beside the source unless said otherwise, and never inside it."""
+    here = Path(os.path.abspath(source))
+    if out is None:
+        if not here.name:
+            raise ConfigError(f"{source} has nothing beside it: give --out FOLDER for the results")
+        name = here.stem if is_embeddings(source) else here.name
+        return ResultFolder(here.with_name(f"{name}-labelled"), overwrite, numbered=True)
+    real, inside = Path(os.path.realpath(out)), Path(os.path.realpath(source))
+    if inside in (real, *real.parents):
+        raise ConfigError(f"--out {out} lies in {source}, which is only read: give a folder outside of it")
+    return ResultFolder(Path(os.path.abspath(out)), overwrite)
+
+
+def _fill(folder: Path, labelling: Labelling, title: str, options: LabelOptions) -> None:
+    write_labels(labelling, folder)
+    write_label_report(folder / "report.html", labelling, title=title)
+    if options.class_folders:
+        write_class_folders(labelling, folder, options.class_folders)

@@ -1,0 +1,278 @@
+"""`remp label` from end to end, with mean colours for features."""
+
+import csv
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from embedding_cases import mean_colour_embedder
+from PIL import Image
+from typer.testing import CliRunner
+
+import remp
+from remp import cli, label_files
+from remp.errors import RempError
+
+COLOURS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
+
+
+@pytest.fixture(autouse=True)
+def mean_colours(monkeypatch):
+    """Every backbone is the mean colour; returns the last one, which counts its images."""
+    found = []
+
+    def find(name="any", **_):
+        found.append(mean_colour_embedder())
+        return found[-1]
+
+    monkeypatch.setattr(label_files, "find_embedder", find)
+    return found
+
+
+def picture(path: Path, colour: str, seed: int) -> None:
+    """A few shades of a colour under noise."""
+    random = np.random.default_rng(seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.array(COLOURS[colour]) + random.integers(-25, 25, 3) + random.integers(-5, 5, (12, 12, 3))
+    Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path)
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch) -> Path:
+    """photos/ with three examples of each colour and 18 to label, whose names say what is right."""
+    for number, colour in enumerate(COLOURS):
+        for example in range(3):
+            picture(tmp_path / "photos" / colour / f"{example}.png", colour, 100 * number + example)
+        for item in range(6):
+            folder = "unlabelled/" if item % 2 else ""
+            picture(tmp_path / "photos" / f"{folder}{colour} {item}.png", colour, 100 * number + 50 + item)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "photos"
+
+
+def call(*arguments) -> str:
+    """What the command prints; errors that the user can mend are raised."""
+    result = CliRunner().invoke(cli.app, ["label", *map(str, arguments)])
+    if isinstance(result.exception, RempError):
+        raise result.exception
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+    return result.output
+
+
+def fails(capsys, monkeypatch, *arguments) -> str:
+    """The one line of an error."""
+    monkeypatch.setattr(sys, "argv", ["remp", "label", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    printed = capsys.readouterr().err
+    assert stopped.value.code == 1
+    assert (printed.startswith("remp: "), printed.count("\n")) == (True, 1), printed
+    return printed
+
+
+def rows(folder="photos-labelled") -> dict[str, dict[str, str]]:
+    """File -> its line of labels.csv."""
+    with (Path(folder) / "labels.csv").open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return {row["file"]: row for row in csv.DictReader(file)}
+
+
+def snapshot(folder: Path) -> dict[Path, tuple[int, int]]:
+    """File -> time and size."""
+    files = [path for path in folder.rglob("*") if not path.is_dir()]
+    return {path: (path.lstat().st_mtime_ns, path.lstat().st_size) for path in files}
+
+
+def test_the_rest_is_labelled_and_the_users_files_are_only_read(photos):
+    before = snapshot(photos)
+    printed = call("photos", "--no-unknown")
+    assert snapshot(photos) == before
+    for name, row in rows().items():
+        assert row["label"] == (Path(name).stem.split()[0] if row["status"] == "labelled" else Path(name).parts[0])
+    assert sum(row["status"] == "labelled" for row in rows().values()) == 18
+    assert {"labels.csv", "labels.json", "report.html"} <= set(os.listdir("photos-labelled"))
+    assert "9  examples with a label (3 classes)" in printed
+    assert "18  got a label" in printed
+    assert "photos-labelled: labels.csv, labels.json, report.html" in printed
+
+
+def test_the_terminal_says_what_the_files_say(photos):
+    picture(photos / "green" / "really red.png", "red", 7)
+    picture(photos / "single" / "1.png", "blue", 8)
+    (photos / "copy.png").write_bytes((photos / "red" / "0.png").read_bytes())
+    (photos / "broken.jpg").write_bytes(b"no picture")
+    printed = call("photos", "--reject", "0.99", "--next", "4")
+    saved = json.loads(Path("photos-labelled/labels.json").read_text())
+    kinds = {finding["kind"] for finding in saved["findings"]}
+    assert {"exact duplicates", "single example"} <= kinds
+    assert all(kind in printed for kind in kinds)
+    assert f"Label these {len(saved['label_next'])} next:" in printed
+    assert all(entry["file"] in printed for entry in saved["label_next"])
+    assert "broken.jpg" in printed
+    assert "Images a second: hash " in printed
+    for status, words in (("uncertain", "too uncertain for a label"), ("unknown", "resemble no class")):
+        n = sum(item["status"] == status for item in saved["items"])
+        assert (f"{n}  {words}" in printed) == bool(n)
+
+
+def test_labels_may_come_from_a_file(photos):
+    lines = [f"{colour}/{example}.png,{colour[0]}" for colour in COLOURS for example in range(3)]
+    Path("mine.csv").write_text("file,label\n" + "\n".join(lines))
+    call("photos", "--labels", "mine.csv", "--no-unknown")
+    assert {row["label"] for row in rows().values()} == {"r", "g", "b"}
+    assert rows()["red 0.png"]["label"] == "r"
+
+
+def test_embeddings_of_ones_own_are_labelled_the_same_way(photos):
+    random = np.random.default_rng(0)
+    truth = np.arange(60) % 3
+    np.save("X.npy", np.eye(3)[truth] * 4 + random.normal(size=(60, 3)) * 0.3)
+    Path("y.csv").write_text("row,label\n" + "".join(f"{row},{'abc'[truth[row]]}\n" for row in range(9)))
+    printed = call("--embeddings", "X.npy", "--labels", "y.csv", "--no-unknown")
+    assert [row["label"] for row in rows("X-labelled").values()] == ["abc"[label] for label in truth]
+    assert "X-labelled: labels.csv" in printed
+
+
+def test_python_gives_the_same(photos):
+    done = remp.label("photos", remp.LabelOptions(unknown=False), out="here")
+    assert done.folder == photos.parent / "here"
+    assert (done.labelling.labels >= 0).all()
+    assert rows("here").keys() == set(done.labelling.task.names)
+
+
+@pytest.mark.parametrize("way", ["--copy", "--link"])
+def test_a_folder_per_class_is_made_if_asked_for(photos, way):
+    call("photos", way, "--no-unknown")
+    made = [path for path in Path("photos-labelled/classes").rglob("*.png")]
+    assert len(made) == 27
+    assert {path.parent.name for path in made} == set(COLOURS)
+    assert all(path.is_symlink() == (way == "--link") for path in made)
+    original = (photos / "red 0.png").read_bytes()
+    assert Path("photos-labelled/classes/red/red 0.png").read_bytes() == original
+
+
+def test_a_result_is_not_overwritten_unasked(photos):
+    call("photos")
+    first = snapshot(Path("photos-labelled"))
+    assert "photos-labelled-2: " in call("photos")
+    assert snapshot(Path("photos-labelled")) == first
+    assert "photos-labelled: " in call("photos", "--overwrite")
+    assert sorted(path.name for path in Path().iterdir() if path.is_dir() and "photos" in path.name) == [
+        "photos",
+        "photos-labelled",
+        "photos-labelled-2",
+    ]
+
+
+def test_names_in_any_script_reach_the_files_and_the_terminal(photos):
+    names = [
+        "a, b.png",
+        'say "x".png',
+        "new\nline.png",
+        "=1+1.png",
+        "猫.png",
+        os.fsdecode(b"caf\xe9.png"),
+        "\x1b[31m.png",
+    ]
+    for number, name in enumerate(names):
+        picture(photos / "unlabelled" / name, "red", number)
+    printed = call("photos", "--next", "30", "--link")
+    assert {f"unlabelled/{name}" for name in names} <= rows().keys()
+    assert "\x1b" not in printed
+    assert {os.fsencode(name) for name in names} <= {os.fsencode(path.name) for path in Path().rglob("*.png")}
+
+
+def test_one_class_only_is_labelled_and_said(photos):
+    for colour in ("green", "blue"):
+        for path in (photos / colour).iterdir():
+            path.unlink()
+    printed = call("photos", "--no-unknown")
+    assert "There is one class only, red" in printed
+    assert {row["label"] for row in rows().values()} == {"red"}
+    assert {row["runner-up"] for row in rows().values()} == {""}
+
+
+def test_a_class_without_unlabelled_pictures_gets_none(photos):
+    for path in photos.rglob("blue ?.png"):
+        path.unlink()
+    call("photos", "--no-unknown")
+    assert [name for name, row in rows().items() if row["label"] == "blue"] == [f"blue/{n}.png" for n in range(3)]
+
+
+def test_an_interrupted_run_goes_on_where_it_was(photos, mean_colours, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(label_files, "label_rows", interrupt)
+        patch.setattr(sys, "argv", ["remp", "label", "photos"])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+    assert stopped.value.code == 130
+    assert "The same command goes on where this one was" in capsys.readouterr().err
+    assert not list(Path().glob("*labelled*")) + list(Path().glob(".remp*"))
+    call("photos")
+    assert [embedder.network.count for embedder in mean_colours] == [27, 0]
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(photos, monkeypatch, capsys):
+    def refuse(path, *_):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("remp.labelling.outputs.write_atomically", refuse)
+    assert "photos-labelled cannot be written: No space left on device" in fails(capsys, monkeypatch, "photos")
+    assert not list(Path().glob("*labelled*")) + list(Path().glob(".remp*"))
+
+
+def test_a_folder_beside_which_nothing_can_be_written_is_known_before_the_work(
+    photos, mean_colours, monkeypatch, capsys
+):
+    Path("file").touch()
+    assert "cannot be written" in fails(capsys, monkeypatch, "photos", "--out", "file/result")
+    assert mean_colours == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Give either a folder of pictures or --embeddings FILE"),
+        (["photos", "--embeddings", "X.npy"], "Give either a folder of pictures or --embeddings FILE"),
+        (["photos", "--copy", "--link"], "--copy and --link were both given"),
+        (["photos", "--reject", "90"], "reject is 90.0; needed a probability"),
+        (["photos", "--next", "-1"], "needed 0 or more"),
+        (["photos", "--out", "photos/result"], "--out photos/result lies in photos, which is only read"),
+        (["photos", "--out", "photos"], "lies in photos"),
+        (["photos/red", "--out", "photos"], "photos exists already"),
+        (["photos/red", "--out", "photos", "--overwrite"], "is not replaced: it is no result of remp label"),
+        (["photos/red"], "none of the 3 items of photos/red is labelled: put examples into sub-folders"),
+        (["--embeddings", "X.npy", "--backbone", "b"], "give one of them"),
+        (["--embeddings", "X.npy", "--copy"], "--copy is for pictures"),
+        (["--embeddings", "X.txt"], "'X.txt' is no folder"),
+        (["/", "--reject", "0.5"], "nothing beside it: give --out"),
+        (["nothing"], "'nothing' is no folder"),
+        (["photos", "--labels", "none.csv"], "'none.csv' cannot be read"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_line(photos, monkeypatch, capsys, arguments, message):
+    before = snapshot(photos.parent)
+    assert message in fails(capsys, monkeypatch, *arguments)
+    assert snapshot(photos.parent) == before
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same_labels_as_one(photos):
+    random = np.random.default_rng(0)
+    truth = np.arange(300) % 3
+    np.save("X.npy", np.eye(3)[truth] * 2 + random.normal(size=(300, 3)))
+    Path("y.csv").write_text("row,label\n" + "".join(f"{row},{'abc'[truth[row]]}\n" for row in range(12)))
+    arguments = ["remp", "label", "--embeddings", "X.npy", "--labels", "y.csv"]
+    subprocess.run([sys.executable, "-m", *arguments, "--out", "one"], check=True, capture_output=True)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    two = subprocess.run([*launch, *arguments, "--out", "two"], check=True, capture_output=True, text=True)
+    assert [row["label"] for row in rows("one").values()] == [row["label"] for row in rows("two").values()]
+    assert two.stdout.count("got a label") == 1
