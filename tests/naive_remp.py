@@ -29,9 +29,11 @@ def naive_attention(prototypes, labels, query, beta, settings) -> np.ndarray:
     n_way = len(prototypes)
     on_query = np.array([naive_softmax([naive_kappa(c, z, settings) for c in prototypes]) for z in query]).T
     smallest = on_query.min()
+    near = sum(value for value in on_query.flat if settings.repulsion == "none" or value >= beta)
+    weight = max(1.0, settings.label_share / (1 - settings.label_share) * near / len(labels))
     rows = []
     for n in range(n_way):
-        row = [1.0 if y == n else 0.0 for y in labels]
+        row = [weight if y == n else 0.0 for y in labels]
         for value in on_query[n]:
             is_masked = settings.repulsion != "none" and value < beta
             row.append((-smallest if settings.repulsion == "negative" else 0.0) if is_masked else value)

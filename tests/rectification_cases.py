@@ -1,6 +1,7 @@
 """Episodes and settings that the tests of rectification share."""
 
 import itertools
+from dataclasses import replace
 
 import torch
 
@@ -32,12 +33,14 @@ SWITCHES = [
         ("negative", "zero", "none"), ("absolute", "signed"), (("euclidean", 0.3), ("cosine", 3.0)), (True, False)
     )
 ]
+SWITCHES += [replace(SWITCHES[0], label_share=0.7), replace(SWITCHES[1], label_share=0.3, row_norm="signed")]
 
 
 def name(settings: Rectification) -> str:
     """A short id of a case."""
     kind = "residual" if settings.residual else "replaced"
-    return f"{settings.repulsion}-{settings.row_norm}-{settings.similarity}-{kind}"
+    share = f"-{settings.label_share}" if settings.label_share else ""
+    return f"{settings.repulsion}-{settings.row_norm}-{settings.similarity}-{kind}{share}"
 
 
 SHAPES = {

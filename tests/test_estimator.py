@@ -44,25 +44,25 @@ def test_the_excepted_check_passes_as_it_does_for_the_semi_supervised_classifier
 
 
 def test_the_rest_is_labelled_and_given_labels_stay_even_wrong_ones():
-    X, y, truth = two_heaps()
+    X, y, truth = two_heaps(n_labels=6)
     y[0] = 1 - y[0]
     fitted = ReMPClassifier().fit(X, y)
-    assert (fitted.transduction_ == truth)[6:].mean() > 0.9
-    np.testing.assert_array_equal(fitted.transduction_[:6], y[:6])
-    np.testing.assert_array_equal(fitted.label_distributions_[:6], np.eye(2)[y[:6]])
-    np.testing.assert_array_equal(fitted.predict(X)[6:], fitted.transduction_[6:])
-    np.testing.assert_allclose(fitted.predict_proba(X)[6:], fitted.label_distributions_[6:], rtol=1e-6)
+    assert (fitted.transduction_ == truth)[12:].mean() > 0.9
+    np.testing.assert_array_equal(fitted.transduction_[:12], y[:12])
+    np.testing.assert_array_equal(fitted.label_distributions_[:12], np.eye(2)[y[:12]])
+    np.testing.assert_array_equal(fitted.predict(X)[12:], fitted.transduction_[12:])
+    np.testing.assert_allclose(fitted.predict_proba(X)[12:], fitted.label_distributions_[12:], atol=1e-6)
 
 
-@pytest.mark.parametrize("repulsion", ["none", "zero", "negative"])
-def test_the_prototypes_are_those_of_the_papers_loop(repulsion):
+@pytest.mark.parametrize(("repulsion", "label_share"), [("none", 0.0), ("zero", 0.5), ("negative", 0.9)])
+def test_the_prototypes_are_those_of_the_papers_loop(repulsion, label_share):
     X, y, _ = two_heaps(n=20, dim=3)
-    switches = Rectification(layers=4, repulsion=repulsion, scale=0.5, residual=False)
+    switches = Rectification(layers=4, repulsion=repulsion, scale=0.5, residual=False, label_share=label_share)
     prototypes = naive_prototypes(X[:6], y[:6], 2)
     for layer in range(4):
         attention = naive_attention(prototypes, y[:6], X[6:], 1.5 / (2 * (4 - layer)), switches)
         prototypes = attention @ X
-    fitted = ReMPClassifier(**{**PLAIN, "repulsion": repulsion, "layers": 4}).fit(X, y)
+    fitted = ReMPClassifier(**{**PLAIN, "repulsion": repulsion, "layers": 4, "label_share": label_share}).fit(X, y)
     np.testing.assert_allclose(fitted.prototypes_, prototypes, rtol=1e-5)
 
 
@@ -168,8 +168,8 @@ def test_a_pickled_and_a_cloned_one_answer_the_same():
 
 def test_not_converged_is_a_warning_with_layers_and_distance():
     X, y, _ = two_heaps()
-    with pytest.warns(ConvergenceWarning, match=r"not converged after 2 layers: .* still moved by \d+\.\d%"):
-        ReMPClassifier(layers=2, tolerance=0.0).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match=r"not converged after 1 layers: .* still moved by \d+\.\d%"):
+        ReMPClassifier(layers=1, tolerance=0.0).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ReMPClassifier().fit(X, y).n_iter_ == len(ReMPClassifier().fit(X, y).moves_)

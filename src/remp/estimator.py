@@ -48,6 +48,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         residual: bool = Propagation.residual,
         threshold: float = Propagation.threshold,
         step: float = Propagation.step,
+        label_share: float = Propagation.label_share,
         balanced: bool = Propagation.balanced,
         tolerance: float = 0.05,
     ) -> None:
@@ -60,6 +61,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         self.residual = residual
         self.threshold = threshold
         self.step = step
+        self.label_share = label_share
         self.balanced = balanced
         self.tolerance = tolerance
 

@@ -27,19 +27,20 @@ class Propagation:
 
     transform: str = "power+l2+centre"
     layers: int = 10
-    scale: float = 10.0
+    scale: float = 40.0
     repulsion: Repulsion = "negative"
     row_norm: RowNorm = "absolute"
     similarity: Metric = "euclidean"
     residual: bool = False
     threshold: float = 1.5
     step: float = 1.0
+    label_share: float = 0.5
     balanced: bool = False
 
     def __post_init__(self) -> None:
         if self.parts.mirror:
             raise ConfigError(f"transform is {self.transform!r}, but rows have no mirror images: leave mirror out")
-        assert self.rectification
+        _ = self.rectification  # checks the other settings
 
     @property
     def parts(self) -> FeatureTransform:
@@ -56,6 +57,7 @@ class Propagation:
             residual=self.residual,
             threshold=self.threshold,
             step=self.step,
+            label_share=self.label_share,
         )
 
 

@@ -26,6 +26,8 @@ class Rectification:
     similarity and scale: κ of the attention, times `scale`.
     residual: C ← h(AZ) + C and Z ← h(Z) + Z (the paper); without it C ← AZ, and Z stays.
     threshold: β_l = threshold / (N (L - l)). step: share of the way from C to its update (1 in the paper).
+    label_share: the support has at least this share of the weight of all items (0 in the paper: an item counts as one).
+    Where queries are many they would otherwise drown the labels, and the prototypes drift off to clusters of their own.
     """
 
     layers: int = 10
@@ -36,6 +38,7 @@ class Rectification:
     residual: bool = True
     threshold: float = 1.5
     step: float = 1.0
+    label_share: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("repulsion", self.repulsion, Repulsion)
@@ -47,6 +50,8 @@ class Rectification:
             raise ConfigError(f"scale is {self.scale}; needed a number above 0, at most 1e30")
         if not 0 < self.step <= 1:
             raise ConfigError(f"step is {self.step}; needed a share of the way, above 0 and at most 1")
+        if not 0 <= self.label_share < 1:
+            raise ConfigError(f"label_share is {self.label_share}; needed a share of the weight, 0 or more and below 1")
 
     def beta(self, layer: int, n_way: int) -> float:
         return self.threshold / (n_way * (self.layers - layer))
@@ -99,10 +104,20 @@ class State:
         """The same prototypes in another dtype, to compare queries with; not to go on from."""
         return replace(self, prototypes=self.prototypes.to(dtype))
 
+    def support_weight(self, sums: QuerySums) -> Tensor | float:
+        """What an item of the support counts, (E, 1, 1), where a query counts its attention: 1 or more."""
+        share = self.settings.label_share
+        if share == 0:
+            return 1.0
+        queries, support = (weights.sum(-2, keepdim=True) for weights in (sums.near_weight, self.support_counts))
+        return (share / (1 - share) * queries / support.clamp(min=1)).clamp(min=1)
+
     def next(self, sums: QuerySums) -> "State":
         """The state one layer on."""
         settings = self.settings
-        numerator, denominator = self.support_sums + sums.near, self.support_counts + sums.near_weight
+        weight = self.support_weight(sums)
+        numerator = weight * self.support_sums + sums.near
+        denominator = weight * self.support_counts + sums.near_weight
         if settings.repulsion == "negative":
             sign = 1.0 if settings.row_norm == "absolute" else -1.0
             numerator = numerator - sums.smallest * sums.far
@@ -165,7 +180,7 @@ def full_attention(state: State, weights: Tensor, sums: QuerySums, beta: float) 
     if settings.repulsion != "none":
         masked = -sums.smallest if settings.repulsion == "negative" else torch.zeros_like(sums.smallest)
         weights = torch.where(weights >= beta, weights, masked)
-    rows = torch.cat([state.one_hot, weights], dim=-1)
+    rows = torch.cat([state.support_weight(sums) * state.one_hot, weights], dim=-1)
     total = (rows.abs() if settings.row_norm == "absolute" else rows).sum(-1, keepdim=True)
     return rows / _away_from_zero(total)
 
