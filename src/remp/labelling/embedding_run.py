@@ -64,7 +64,9 @@ class EmbeddingRun:
 
     def embed(self, numbers: list[int]) -> None:
         """Embed these files, and keep the embeddings batch by batch."""
-        known = self._cache.contents() if numbers else set()
+        if not numbers:
+            return
+        known = self._cache.contents()
         readings = read_ahead(lambda i: read_picture(self._paths[i], self._embedder.side, known), numbers)
         batch: list[tuple[int, Picture]] = []
         with warnings.catch_warnings(), closing(readings), progress("embedding", len(numbers), unit="images") as bar:
