@@ -30,6 +30,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         folder.mkdir(parents=True)
         for i in range(PER_CLASS):
             Image.fromarray(random.integers(0, 255, (20, 24, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    for part in ("cat", "dog", "unlabelled"):
+        shutil.copytree(tmp_path / "my_pictures" / "class 0", tmp_path / "photos" / part)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -38,6 +40,7 @@ def test_the_commands_for_own_pictures_run_one_after_the_other(workplace: Path) 
     assert any(command.startswith("remp train") for command in COMMANDS)
     for command in COMMANDS:
         arguments = [SHORTER.get(word, word) for word in shlex.split(command, comments=True)[1:]]
+        arguments += ["--backbone", "cifar-fs-convnet64-1shot"] if arguments[0] == "label" else []
         answer = CliRunner().invoke(app, arguments, catch_exceptions=False)
         assert answer.exit_code == 0, f"{command}\n{answer.output}"
 
