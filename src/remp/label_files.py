@@ -65,7 +65,7 @@ def label(
     labelling = _label(found, options, shard)
     if labelling is None:
         return None
-    folder = place.write(lambda folder: _fill(folder, labelling, source.name, options))
+    folder = place.write(lambda folder: _fill(folder, labelling, _name(source), options))
     return Labelled(labelling, folder, found.stages)
 
 
@@ -138,12 +138,16 @@ def _result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFol
     if out is None:
         if not here.name:
             raise ConfigError(f"{source} has nothing beside it: give --out FOLDER for the results")
-        name = here.stem if is_embeddings(source) else here.name
-        return ResultFolder(here.with_name(f"{name}-labelled"), overwrite, numbered=True)
+        return ResultFolder(here.with_name(f"{_name(source)}-labelled"), overwrite, numbered=True)
     real, inside = Path(os.path.realpath(out)), Path(os.path.realpath(source))
     if inside in (real, *real.parents):
         raise ConfigError(f"--out {out} lies in {source}, which is only read: give a folder outside of it")
     return ResultFolder(Path(os.path.abspath(out)), overwrite)
+
+
+def _name(source: Path) -> str:
+    here = Path(os.path.abspath(source))
+    return here.stem if is_embeddings(source) else here.name
 
 
 def _fill(folder: Path, labelling: Labelling, title: str, options: LabelOptions) -> None:

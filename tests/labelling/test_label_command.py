@@ -264,15 +264,31 @@ def test_a_mistake_is_one_line(photos, monkeypatch, capsys, arguments, message):
     assert snapshot(photos.parent) == before
 
 
+def run_both(*arguments) -> str:
+    """Label in one process, into one/, and in two, into two/; returns what the two print."""
+    command = ["remp", "label", *arguments]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    two = subprocess.run([*launch, *command, "--out", "two"], check=True, capture_output=True, text=True)
+    subprocess.run([sys.executable, "-m", *command, "--out", "one"], check=True, capture_output=True)
+    return two.stdout
+
+
 @pytest.mark.slow
-def test_two_processes_give_the_same_labels_as_one(photos):
+def test_two_processes_give_the_same_labels_of_pictures_as_one(photos):
+    (photos / "broken.jpg").write_bytes(b"no picture")
+    printed = run_both("photos", "--backbone", "cifar-fs-convnet64-1shot")
+    labels = {name: row["label"] for name, row in rows("two").items()}
+    assert labels == {name: row["label"] for name, row in rows("one").items()}
+    assert len(labels) == 27
+    assert printed.count("got a label") == 1
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_same_labels_of_rows_as_one(photos):
     random = np.random.default_rng(0)
     truth = np.arange(300) % 3
     np.save("X.npy", np.eye(3)[truth] * 2 + random.normal(size=(300, 3)))
     Path("y.csv").write_text("row,label\n" + "".join(f"{row},{'abc'[truth[row]]}\n" for row in range(12)))
-    arguments = ["remp", "label", "--embeddings", "X.npy", "--labels", "y.csv"]
-    subprocess.run([sys.executable, "-m", *arguments, "--out", "one"], check=True, capture_output=True)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    two = subprocess.run([*launch, *arguments, "--out", "two"], check=True, capture_output=True, text=True)
+    printed = run_both("--embeddings", "X.npy", "--labels", "y.csv")
     assert [row["label"] for row in rows("one").values()] == [row["label"] for row in rows("two").values()]
-    assert two.stdout.count("got a label") == 1
+    assert printed.count("got a label") == 1

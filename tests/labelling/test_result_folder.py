@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import time
 
 import pytest
@@ -137,6 +138,17 @@ def test_an_interruption_leaves_nothing_and_keeps_the_old_result(tmp_path, error
     assert (tmp_path / "r" / "labels.csv").read_text() == "file,label\n"
     if isinstance(error, OSError):
         assert "r cannot be written: No space left on device. Nothing was left there" in str(raised.value)
+
+
+def test_a_file_that_grows_beyond_what_the_system_allows_leaves_nothing(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))  # a real failure in the middle of a write
+    try:
+        with pytest.raises(OutputError, match="r cannot be written: File too large"):
+            ResultFolder(tmp_path / "r").write(lambda folder: (folder / "labels.csv").write_bytes(bytes(1 << 20)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_old_result_comes_back_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
