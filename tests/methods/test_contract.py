@@ -74,7 +74,7 @@ def test_query_labels_are_not_looked_at(method):
 
 
 def test_only_a_transductive_method_looks_at_the_other_queries(method):
-    episodes = features(method)
+    episodes = features(method, n_episodes=64)  # in some tasks both answers are as good as certain
     alone = method.logits(replace(episodes, query=episodes.query[:, :1], query_labels=None))
     together = method.logits(episodes)[:, :1]
     differs = (alone.softmax(-1) - together.softmax(-1)).abs().max() > 1e-4

@@ -12,9 +12,10 @@ from remp.ops.limits import require_at_least, require_positive
 from remp.rectification_layer import check_choice, one_hot_rows
 from remp.similarity import TINY, in_safe_range, to_dtype, unit
 
-Normalisation = Literal["l2", "range"]
+Normalisation = Literal["spread", "range"]
 
 _SMALLEST_SHARE = 1e-6
+_SMALLEST_SPREAD = 1e-3  # of unit vectors; below, rounding would be taken for differences
 
 
 class PADDLE(Method):
@@ -27,11 +28,13 @@ class PADDLE(Method):
 
     Ours differs from the public code, which divides each dimension by its range over the queries and takes distances as
     they come. Where classes are nearer to each other than the width 1 of its softmax, the logarithm then decides, and
-    the largest class takes all: near chance on CIFAR-FS. Here features have L2 norm 1 and distances are multiplied by
-    `scale`, chosen on validation classes. The public code's is `normalisation: range, scale: 1`.
+    the largest class takes all: near chance on CIFAR-FS. Here features have L2 norm 1, distances are in units of the
+    spread of the queries, and `scale` was chosen on validation classes. The public code has `normalisation: range` and
+    `scale: 1`.
 
     steps: updates. penalty: weight of the logarithm of the share, the paper's λ / |Q| with λ = |Q|; 0 is soft k-means.
-    scale: factor of the squared distances. normalisation: "l2", or "range" over the queries of each dimension.
+    scale: factor of the squared distances. normalisation: L2 norm 1, then the "spread" of the queries as the unit; or
+    their "range" in each dimension.
     """
 
     transductive: ClassVar[bool] = True
@@ -42,8 +45,8 @@ class PADDLE(Method):
         *args: Any,
         steps: int = 100,
         penalty: float = 1.0,
-        scale: float = 70.0,
-        normalisation: Normalisation = "l2",
+        scale: float = 50.0,
+        normalisation: Normalisation = "spread",
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -55,7 +58,7 @@ class PADDLE(Method):
 
     def logits(self, episodes: Episodes) -> Tensor:
         features, n_support = stacked(episodes), episodes.support.shape[1]
-        items = unit(features) if self.normalisation == "l2" else _in_range(features, n_support)
+        items = (_in_spread if self.normalisation == "spread" else _in_range)(features, n_support)
         products = inner_products(items)
         labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)  # (E, N, S)
         weights, prior = mean_weights(labels, items.shape[1]), torch.zeros_like(labels[..., :1])
@@ -66,6 +69,17 @@ class PADDLE(Method):
             prior = self.penalty * (1 + (shares.mean(-1, keepdim=True) + _SMALLEST_SHARE).log())
             weights = mean_weights(torch.cat([labels, shares], dim=-1))
         return to_dtype(scores.log_softmax(-2), features.dtype).transpose(-1, -2)
+
+
+def _in_spread(items: Tensor, n_support: int) -> Tensor:
+    """Unit vectors, centred and divided by the root mean square distance of the queries from their mean: (E, S + Q, d).
+
+    Queries that agree, or a single one, have no spread: they are not divided.
+    """
+    items = unit(items)
+    items = items - items[:, n_support:].mean(1, keepdim=True)
+    spread = items[:, n_support:].square().sum(-1).mean(-1).sqrt()  # (E,)
+    return items / torch.where(spread < _SMALLEST_SPREAD, 1.0, spread)[:, None, None]
 
 
 def _in_range(items: Tensor, n_support: int) -> Tensor:
