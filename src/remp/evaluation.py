@@ -21,7 +21,7 @@ from remp.result import Result
 from remp.transform import FeatureTransform
 
 EMBED_BATCH = 256
-SCORE_BYTES = 4 * 2**20  # what the items of the episodes that are scored at once may take: about a cache
+SCORE_BYTES = 12 * 2**20  # what the items of a batch of episodes may take: near a cache, yet dozens of episodes
 NO_TRANSFORM = FeatureTransform()
 
 
