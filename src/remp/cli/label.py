@@ -23,6 +23,9 @@ def label(
         str | None,
         typer.Option(help="Makes the features: a checkpoint of ours, timm:NAME, or by default efficientnet-lite0."),
     ] = None,
+    side: Annotated[
+        int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")
+    ] = None,
     reject: Annotated[float | None, typer.Option(help="Leave unlabelled what is less probable than this: 0.9.")] = None,
     unknown: Annotated[bool, typer.Option(help="Call what resembles no class unknown.")] = True,
     n_next: Annotated[int, typer.Option("--next", help="How many to propose for labelling next.")] = 10,
@@ -38,13 +41,14 @@ def label(
 
     if copy and link:
         raise ConfigError("--copy and --link were both given: give one of them")
-    source, way = _source(folder, embeddings, backbone), "copy" if copy else "link" if link else None
+    source, way = _source(folder, embeddings, backbone or side), "copy" if copy else "link" if link else None
     given: dict[str, Any] = {
         "reject": reject,
         "unknown": unknown,
         "n_next": n_next,
         "class_folders": way,
         "backbone": backbone,
+        "side": side,
     }
     options = LabelOptions(**{name: value for name, value in given.items() if value is not None})
     try:
@@ -57,11 +61,11 @@ def label(
         _say("\n".join([summary(done.labelling), *speed, f"{done.folder}: {', '.join(written)}"]))
 
 
-def _source(folder: Path | None, embeddings: Path | None, backbone: str | None) -> Path:
+def _source(folder: Path | None, embeddings: Path | None, backbone: str | int | None) -> Path:
     if (folder is None) == (embeddings is None):
         raise ConfigError("what is to be labelled? Give either a folder of pictures or --embeddings FILE")
     if embeddings is not None and backbone is not None:
-        raise ConfigError("--backbone makes features of pictures; --embeddings are features already: give one of them")
+        raise ConfigError("--backbone and --side are for pictures; --embeddings are features already: leave them out")
     return folder or embeddings or Path()
 
 

@@ -81,8 +81,7 @@ def _shortened(name: str, room: int = 0) -> str:
 
 def _link(path: Path, target: Path) -> None:
     """A relative link: folder and result can move together. Where links cannot be made, the same file twice."""
-    where = os.path.relpath(os.path.realpath(path), os.path.realpath(target.parent))
     try:
-        target.symlink_to(where)
-    except (NotImplementedError, OSError):
+        target.symlink_to(os.path.relpath(os.path.realpath(path), os.path.realpath(target.parent)))
+    except (NotImplementedError, OSError, ValueError):  # ValueError: on another drive of Windows
         os.link(path, target)

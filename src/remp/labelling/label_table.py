@@ -30,7 +30,7 @@ def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
         raise DataError(f"{path} is empty; needed the columns {key_columns[0]!r} and 'label'")
     header = [name.strip().casefold().replace(" ", "_") for name in lines[0][1]]
     key, label = _column(path, header, key_columns), _column(path, header, LABEL_COLUMNS)
-    status = header.index("status") if "status" in header else None
+    status = header.index("status") if {"status", "likeliest"} <= set(header) else None
     rows = [
         LabelRow(line, _cell(cells, key), None if _is_unknown(cells, status) else _cell(cells, label).strip() or None)
         for line, cells in lines[1:]

@@ -11,11 +11,13 @@ from remp.propagation import Propagation
 @dataclass(frozen=True)
 class LabelOptions:
     """backbone: what makes features of pictures: a name, a checkpoint of ours, `timm:NAME`, or an Embedder.
+    side: pixels of the squares it is fed, if not those it is made for: fewer are faster, more are better.
     reject: leave items below this probability without a label. unknown: leave those without that resemble no class.
     n_next: how many items to propose for labelling. class_folders: copy the pictures, or link to them, class by class.
     """
 
     backbone: str | Embedder = DEFAULT
+    side: int | None = None
     reject: float | None = None
     unknown: bool = True
     n_next: int = 10
