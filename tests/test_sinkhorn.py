@@ -87,3 +87,21 @@ def test_a_row_that_no_column_wants_still_gets_its_sum():
     scores[:, 1] = -1e20
     plan = sinkhorn(scores, torch.full((1, 2), 3.0), torch.ones(1, 6)).matrix
     torch.testing.assert_close(plan, torch.full((1, 2, 6), 0.5))
+
+
+def test_a_nearly_hard_plan_takes_a_few_steps_where_sweeps_alone_take_hundreds():
+    scores, row_sums, column_sums = (x.double() for x in problem(n_tasks=20, n=5, m=75))
+    scores = 15 * scores
+    plan = sinkhorn(scores, row_sums, column_sums, max_steps=30).matrix
+    torch.testing.assert_close(plan.sum(1), column_sums, rtol=0, atol=1e-5)
+    torch.testing.assert_close(plan.sum(2), row_sums, rtol=0, atol=1e-5)
+    factors = plan.clamp(min=1e-300).log() - scores  # of rows plus of columns
+    mixed = factors - factors.mean(1, keepdim=True) - factors.mean(2, keepdim=True) + factors.mean((1, 2), keepdim=True)
+    torch.testing.assert_close(mixed, torch.zeros_like(mixed), rtol=0, atol=1e-6)
+    by_sweeps = torch.ones(20, 5, dtype=torch.float64)
+    kernel = (scores - scores.amax(1, keepdim=True)).exp()
+    for _ in range(300):
+        columns = column_sums / (kernel * by_sweeps.unsqueeze(-1)).sum(1)
+        by_sweeps = row_sums / (kernel * columns.unsqueeze(1)).sum(2)
+    left = (by_sweeps.unsqueeze(-1) * kernel * columns.unsqueeze(1)).sum(1) - column_sums
+    assert left.abs().max() > 1e-3

@@ -1,4 +1,4 @@
-"""A matrix scaled to given row and column sums, for a batch of tasks that stop one by one: Sinkhorn, with Newton steps."""
+"""A matrix scaled to given row and column sums by Sinkhorn and Newton, for a batch of tasks that stop one by one."""
 
 import math
 from typing import NamedTuple
@@ -54,6 +54,7 @@ def sinkhorn(
     whole = _Problem(_kernel(scores.double()), _of_the_same_total(row_sums.double(), column_sums), column_sums)
     rows = torch.ones_like(whole.row_sums) if start is None else start.clone()
     running, problem, part = torch.arange(len(scores), device=scores.device), whole, rows
+    longest = torch.full_like(rows[:, :1], torch.inf)
     for number in range(max_steps):
         columns, per_factor = _columns(problem, part)
         sums = part * per_factor
@@ -61,9 +62,13 @@ def sinkhorn(
         if not goes_on.any():
             break
         swept = problem.row_sums / _not_zero(per_factor)
-        part = swept if number < _SWEEPS_FIRST else _newton(problem, part, columns, sums, otherwise=swept)
+        if number < _SWEEPS_FIRST:
+            part = swept
+        else:
+            part, longest = _newton(problem, part, columns, sums, longest, otherwise=swept)
         if not goes_on.all():
-            running, problem, part = running[goes_on], problem.of(goes_on), part[goes_on]
+            running, problem = running[goes_on], problem.of(goes_on)
+            part, longest = part[goes_on], longest[goes_on]
         rows[running] = part
     columns, per_factor = _columns(whole, rows)
     rows = whole.row_sums / _not_zero(per_factor)
@@ -87,21 +92,33 @@ def _columns(problem: _Problem, rows: Tensor) -> tuple[Tensor, Tensor]:
     return columns, (problem.kernel * columns.unsqueeze(-2)).sum(-1)
 
 
-def _newton(problem: _Problem, rows: Tensor, columns: Tensor, sums: Tensor, *, otherwise: Tensor) -> Tensor:
+def _newton(
+    problem: _Problem, rows: Tensor, columns: Tensor, sums: Tensor, longest: Tensor, *, otherwise: Tensor
+) -> tuple[Tensor, Tensor]:
     """Row factors (E, n) after a step of Newton from `rows`, `otherwise` where that does not lower the dual.
+
+    longest: (E, 1), by how much the step may change the logarithm of a factor; returned as it is for the next step,
+    longer after one that was good. A nearly hard plan has a dual of flat pieces, over which a step goes too far.
+    """
+    shares = problem.kernel * rows.unsqueeze(-1)
+    mass = shares.sum(-2)
+    direction = _direction(shares, shares * columns.unsqueeze(-2) / _not_zero(mass).unsqueeze(-2), sums, problem)
+    length = direction.abs().amax(-1, keepdim=True)
+    there = rows * (direction * (longest / _not_zero(length)).clamp(max=1)).exp()
+    value, reached = _dual(problem, rows, mass), _dual(problem, there, _column_mass(problem, there))
+    is_lower = (reached <= value + _ROUND_OFF * value.abs()).unsqueeze(-1)  # not if it is not a number
+    taken = torch.minimum(length, longest).nan_to_num(nan=1.0, posinf=1.0)
+    return torch.where(is_lower, there, otherwise), torch.where(is_lower, torch.maximum(longest, 2 * taken), taken / 4)
+
+
+def _direction(shares: Tensor, weighted: Tensor, sums: Tensor, problem: _Problem) -> Tensor:
+    """Change of the logarithms of the row factors: minus the gradient of the dual by its second derivative, (E, n).
 
     A common factor of all rows changes nothing; adding a constant to the matrix chooses the direction without one.
     """
-    shares = problem.kernel * rows.unsqueeze(-1)
-    plan = shares * columns.unsqueeze(-2)
-    mass = shares.sum(-2)
-    weighted = plan / _not_zero(mass).unsqueeze(-2)
     curvature = torch.diag_embed(torch.where(sums > 0, sums, 1.0)) + sums.mean(-1)[:, None, None]
     curvature = torch.baddbmm(curvature, weighted, shares.transpose(-1, -2), alpha=-1)
-    there = rows * torch.linalg.solve_ex(curvature, problem.row_sums - sums)[0].exp()
-    value, reached = _dual(problem, rows, mass), _dual(problem, there, _column_mass(problem, there))
-    is_lower = reached <= value + _ROUND_OFF * value.abs()  # not if it is not a number
-    return torch.where(is_lower.unsqueeze(-1), there, otherwise)
+    return torch.linalg.solve_ex(curvature, problem.row_sums - sums)[0]
 
 
 def _dual(problem: _Problem, rows: Tensor, mass: Tensor) -> Tensor:
