@@ -65,8 +65,10 @@ def label(
     labelling = _label(found, options, shard)
     if labelling is None:
         return None
+    started = time.perf_counter()
     folder = place.write(lambda folder: _fill(folder, labelling, _name(source), options))
-    return Labelled(labelling, folder, found.stages)
+    seconds = {**labelling.seconds, "write": time.perf_counter() - started}
+    return Labelled(replace(labelling, seconds=seconds), folder, found.stages)
 
 
 def is_embeddings(source: Path) -> bool:
