@@ -113,7 +113,8 @@ def score_episodes(
 ) -> np.ndarray:
     """Accuracy of each episode of image ids, given the features of all images (n, …) -> (E,)."""
     items = (episodes.support.shape[1] + episodes.query.shape[1]) * features[0].numel()
-    batch = max(1, SCORE_BYTES // (items * features.element_size()))
+    of_a_core = -(-len(episodes) // torch.get_num_threads())
+    batch = max(1, min(SCORE_BYTES // (items * features.element_size()), of_a_core))
     starts = range(0, len(episodes), batch)
 
     def score(start: int) -> np.ndarray:
