@@ -7,8 +7,9 @@ import torch
 from clustered_rows import clustered_task
 from remp.labelling.calibration import calibrate
 from remp.labelling.estimate import estimate_accuracy
+from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.held_out import HeldOut, hold_out
-from remp.propagation import propagate
+from remp.propagation import Propagation, propagate
 from remp.rows import ArrayRows
 
 
@@ -20,11 +21,13 @@ def judged(seed, **choices):
     """The estimate of a made-up task, and the truth."""
     task, rows, truth = clustered_task(seed, **choices)
     n_classes, rest = len(task.class_names), ~task.is_labelled
-    propagated = propagate(ArrayRows(rows), task.labels, n_classes)
+    counts = np.bincount(task.labels[task.is_labelled])
+    propagated = propagate(ArrayRows(rows), task.labels, n_classes, with_fitting_share(Propagation(), counts))
     held = hold_out(propagated, ArrayRows(rows), task.labels)
     logits = propagated.logits(torch.from_numpy(rows[rest]))
+    calibration = calibrate(held, counts, propagated.settings.scale)
     accuracy = (logits.argmax(-1).numpy() == truth[rest]).mean()
-    return estimate_accuracy(calibrate(held), logits, int(rest.sum()), held), accuracy
+    return estimate_accuracy(calibration, logits, int(rest.sum()), held), accuracy
 
 
 def test_the_interval_covers_the_truth_in_most_made_up_tasks_and_says_something():
@@ -58,7 +61,7 @@ def test_without_a_second_label_a_class_the_interval_is_wide_and_the_basis_says_
 def test_the_interval_is_that_of_simulated_accuracies():
     random = np.random.default_rng(0)
     logits, held = torch.from_numpy(random.normal(size=(50, 3))) * 2, nothing_held_out(3)
-    calibration = calibrate(held)
+    calibration = calibrate(held, np.ones(3))
     estimate = estimate_accuracy(calibration, logits, 50, held)
     sharpness = random.choice(calibration.sharpness, size=20_000, p=calibration.weights)
     best = np.stack([torch.softmax(logits * value, -1).amax(-1).numpy() for value in calibration.sharpness])
@@ -72,4 +75,4 @@ def test_the_interval_is_that_of_simulated_accuracies():
 
 def test_nothing_is_said_of_no_items():
     held = nothing_held_out(3)
-    assert estimate_accuracy(calibrate(held), torch.empty(0, 3), 0, held) is None
+    assert estimate_accuracy(calibrate(held, np.ones(3)), torch.empty(0, 3), 0, held) is None

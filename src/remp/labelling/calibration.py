@@ -12,10 +12,11 @@ from torch import Tensor
 
 from remp.labelling.held_out import HeldOut
 
-# Logarithms of the inverse temperature that are considered.
+# Logarithms of the inverse temperature that are considered, around the centre of the prior.
 _GRID = np.linspace(-3, 3, 121)
-# The prior: normal, with a centre and a width that were measured on tasks of validation classes.
-_CENTRE, _WIDTH = 0.0, 0.5
+# The prior: normal in the logarithm, for logits of scale 10. Its centre falls with the mean of 1 / labels of a class:
+# the fewer labels, the less a prototype is worth. Measured on validation classes: results/tries/label_quality.md.
+_CENTRE, _FALL, _WIDTH, _SCALE = 0.0, 0.8, 0.5, 10.0
 # Items that were held out share prototypes, so that each tells less than an independent one: part of the likelihood.
 _WEIGHT = 0.5
 
@@ -37,13 +38,17 @@ class Calibration:
         return torch.softmax(logits.double() * self.best, dim=-1)
 
 
-def calibrate(held_out: HeldOut) -> Calibration:
-    """The posterior of the temperature; the prior where nothing could be held out."""
-    log_prior = -((_GRID - _CENTRE) ** 2) / (2 * _WIDTH**2)
-    log_likelihood = np.array([_log_likelihood(held_out, float(value)) for value in np.exp(_GRID)])
-    log_posterior = log_prior + _WEIGHT * log_likelihood
+def calibrate(held_out: HeldOut, counts: np.ndarray, scale: float = _SCALE) -> Calibration:
+    """The posterior of the temperature; the prior where nothing could be held out.
+
+    counts: (N,) labelled items of each class. scale: that of the similarities in the logits.
+    """
+    centre = _CENTRE - _FALL * np.mean(1 / counts) - np.log(scale / _SCALE)
+    sharpness = np.exp(centre + _GRID)
+    log_likelihood = np.array([_log_likelihood(held_out, float(value)) for value in sharpness])
+    log_posterior = _WEIGHT * log_likelihood - _GRID**2 / (2 * _WIDTH**2)
     weights = np.exp(log_posterior - log_posterior.max())
-    return Calibration(np.exp(_GRID), weights / weights.sum())
+    return Calibration(sharpness, weights / weights.sum())
 
 
 def _log_likelihood(held_out: HeldOut, sharpness: float) -> float:

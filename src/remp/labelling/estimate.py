@@ -10,8 +10,8 @@ from remp.labelling.outcome import AccuracyEstimate
 
 LEVEL = 0.9
 # What no temperature mends: the standard deviation of a task's accuracy around the best one, at an accuracy of 0.5.
-_MISFIT = 0.03
-_POINTS = np.linspace(0, 1, 2001)
+_MISFIT = 0.05
+_POINTS = np.linspace(0, 1, 1001)
 
 
 def estimate_accuracy(

@@ -16,7 +16,7 @@ from remp.similarity import cosine
 # Findings of a kind that are told one by one; names in a list.
 _MOST, _MOST_NAMES = 20, 5
 # A label is doubtful if, without it, its class is less likely than this and another one likelier than that.
-_OWN, _OTHER = 0.05, 0.8
+_OWN, _OTHER = 0.1, 0.6
 # Two classes are alike if more than this share of their items is expected to get the label of the other.
 _MIXED = 0.15
 

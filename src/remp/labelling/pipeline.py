@@ -11,6 +11,7 @@ from remp.labelling.advice import MOST_CANDIDATES, advise
 from remp.labelling.calibration import calibrate
 from remp.labelling.decision import Decision, decide
 from remp.labelling.estimate import estimate_accuracy
+from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.findings import duplicates, similar_classes, single_examples, suspicious_labels
 from remp.labelling.held_out import HeldOut, hold_out
 from remp.labelling.outcome import STATUSES, Advice, Labelling
@@ -50,11 +51,13 @@ def label_rows(
     if reject is not None and not 0 <= reject <= 1:
         raise ConfigError(f"reject is {reject}; needed a probability: 0 … 1")
     shard, seconds = shard or Shard(), dict[str, float]()
+    counts = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names))
     with _timed("propagate", seconds):
-        propagated = propagate(rows, task.labels, len(task.class_names), propagation, shard=shard)
+        settings = with_fitting_share(propagation, np.maximum(counts, 1))
+        propagated = propagate(rows, task.labels, len(task.class_names), settings, shard=shard)
     with _timed("judge", seconds):
         held_out = hold_out(propagated, rows, task.labels)
-        calibration = calibrate(held_out)
+        calibration = calibrate(held_out, counts, propagation.scale)
     with _timed("label", seconds):
         decision = decide(propagated, calibration, rows, task.labels, shard)
     if decision is None:

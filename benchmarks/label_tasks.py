@@ -1,0 +1,85 @@
+"""Labelling tasks of real pictures whose truth is known, for the benchmarks and tests of the judgement."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from remp.datasets import open_prepared
+from remp.embedder import find_embedder
+from remp.labelling.outcome import Labelling
+from remp.labelling.pipeline import label_rows
+from remp.labelling.task import LabellingTask
+from remp.rows import ArrayRows
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Embeddings (n, d) of pictures and their classes (n,)."""
+
+    rows: np.ndarray
+    classes: np.ndarray
+
+
+@dataclass(frozen=True)
+class TrueTask:
+    """A task, its rows (n, d), and the true class of each item (n,), -1 for one of no class of the task."""
+
+    task: LabellingTask
+    rows: np.ndarray
+    truth: np.ndarray
+
+    def labelled(self, reject: float | None = None) -> Labelling:
+        outcome = label_rows(self.task, ArrayRows(self.rows), reject=reject)
+        assert outcome is not None
+        return outcome
+
+    def with_labels(self, labels: np.ndarray) -> "TrueTask":
+        return TrueTask(LabellingTask(self.task.names, labels, self.task.class_names), self.rows, self.truth)
+
+
+def draw_task(
+    pictures: Pictures,
+    random: np.random.Generator,
+    *,
+    ways: tuple[int, ...] = (2, 3, 5, 10, 15, 20),
+    shots: tuple[int, ...] = (1, 2, 3, 5, 10, 20),
+    sizes: tuple[int, ...] = (15, 40, 80),
+    strangers: float = 0.0,
+) -> TrueTask:
+    """strangers: items of other classes, as a share of the unlabelled ones of the classes."""
+    available = np.unique(pictures.classes)
+    n_way = int(random.choice([way for way in ways if way <= len(available)]))
+    n_shot, size = int(random.choice(shots)), int(random.choice(sizes))
+    labels_of, sizes_of = np.full(n_way, n_shot), np.full(n_way, size)
+    if random.random() < 0.5:
+        labels_of = np.maximum(1, np.rint(n_shot * random.uniform(0.3, 1.7, n_way)).astype(int))
+        sizes_of = np.clip(np.rint(random.dirichlet(np.full(n_way, 2.0)) * size * n_way).astype(int), 1, 500)
+    chosen = random.permutation(available)
+    members, labels, truth = [], [], []
+    for number in range(n_way):
+        own = np.flatnonzero(pictures.classes == chosen[number])
+        own = random.permutation(own)[: labels_of[number] + sizes_of[number]]
+        members.append(own)
+        labels.append(np.where(np.arange(len(own)) < labels_of[number], number, -1))
+        truth.append(np.full(len(own), number))
+    others = np.flatnonzero(np.isin(pictures.classes, chosen[n_way : n_way + 3]))
+    members.append(random.permutation(others)[: int(strangers * sizes_of.sum())])
+    labels.append(np.full(len(members[-1]), -1))
+    truth.append(labels[-1])
+    items = np.concatenate(members)
+    names = tuple(map(str, items))
+    task = LabellingTask(names, np.concatenate(labels), tuple(str(name) for name in chosen[:n_way]))
+    return TrueTask(task, pictures.rows[items], np.concatenate(truth))
+
+
+def load(split: str, backbone: str, side: int | None, cache: Path | None) -> Pictures:
+    """The embedded pictures of a split, from the cache if they are there."""
+    if cache and cache.is_file():
+        kept = np.load(cache)
+        return Pictures(kept["rows"], kept["classes"])
+    images = open_prepared("cifar-fs", split)
+    pictures = Pictures(find_embedder(backbone, side=side).embed(images.images), np.asarray(images.labels))
+    if cache:
+        np.savez(cache, rows=pictures.rows, classes=pictures.classes)
+    return pictures
