@@ -8,14 +8,20 @@ import numpy as np
 
 from remp.errors import DataError
 from remp.labelling.folder_task import make_task
-from remp.labelling.label_table import LABEL_COLUMNS, LabelRow, read_label_table, read_lines
-from remp.labelling.listed_task import FILE_COLUMNS, keep_label
+from remp.labelling.label_table import (
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    LabelRow,
+    keep_label,
+    label_or_none,
+    read_label_table,
+    read_lines,
+)
+from remp.labelling.parquet_table import read_parquet
 from remp.labelling.task import LabellingTask
 from remp.rows import ArrayRows, Rows
 
 EMBEDDING_SUFFIXES = (".npy", ".npz", ".parquet")
-ID_COLUMNS = ("id", "name", *FILE_COLUMNS)
-_MISSING = ("", "-1")
 
 
 def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask, Rows]:
@@ -23,8 +29,6 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask
     rows: Rows
     ids, given = None, None
     if embeddings.suffix.casefold() == ".parquet":
-        from remp.labelling.parquet_table import read_parquet
-
         rows, ids, given = read_parquet(embeddings)
     else:
         rows = ArrayRows(_open_array(embeddings))
@@ -36,16 +40,6 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask
     if given is None:
         raise DataError(f"{embeddings} says nothing of labels: give --labels FILE.csv with the columns row and label")
     return make_task(names, given), rows
-
-
-def label_or_none(value: Any) -> str | None:
-    """A label as text; None for a missing one: nothing, "", NaN, -1."""
-    if value is None or value != value:
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # what pandas makes of whole numbers with gaps
-    text = str(value).strip()
-    return None if text in _MISSING else text
 
 
 def _open_array(path: Path) -> np.ndarray:
@@ -80,7 +74,7 @@ def _with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> Labell
     for row in read_label_table(file, ("row", *ID_COLUMNS)):
         number = number_of.get(row.key.strip())
         if number is not None:
-            if row.label not in (None, *_MISSING):
+            if label_or_none(row.label) is not None:
                 keep_label(given, number, row, file)
         elif by_number:  # most likely all are counted from 1, which would shift every label
             raise DataError(f"{file}, line {row.line}: there is no row {row.key!r}; rows are 0 … {len(names) - 1}")

@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from remp.errors import DataError
 from remp.ops.nearest import nearest
 
+FILE_COLUMNS = ("file", "filename", "file_name", "path", "filepath", "image", "image_path")
+ID_COLUMNS = ("id", "name", *FILE_COLUMNS)
 LABEL_COLUMNS = ("label", "class", "class_name", "category")
+_MISSING = ("", "-1")
 _DELIMITERS = ",;\t"
 
 
@@ -49,6 +53,26 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
         return [(reader.line_num, cells) for cells in reader]
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num} is not CSV: {error}") from error
+
+
+def keep_label(given: dict[int, LabelRow], number: int, row: LabelRow, file: Path) -> None:
+    """Note the label of an item; raises DataError if it has another one already."""
+    before = given.setdefault(number, row)
+    if before.label != row.label:
+        raise DataError(
+            f"{file} gives {row.key!r} two labels: {before.label!r} in line {before.line} and {row.label!r} in line "
+            f"{row.line}. Keep one of them"
+        )
+
+
+def label_or_none(value: Any) -> str | None:
+    """A label as text; None for a missing one: nothing, "", NaN, -1."""
+    if value is None or value != value:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # what pandas makes of whole numbers with gaps
+    text = str(value).strip()
+    return None if text in _MISSING else text
 
 
 def _read_text(path: Path) -> str:

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from remp.errors import DataError
 from remp.labelling.folder_task import make_task
-from remp.labelling.label_table import LabelRow, read_label_table
+from remp.labelling.label_table import FILE_COLUMNS, LabelRow, keep_label, read_label_table
 from remp.labelling.picture_tree import find_pictures
 from remp.labelling.task import LabellingTask
-
-FILE_COLUMNS = ("file", "filename", "file_name", "path", "filepath", "image", "image_path")
 
 
 def listed_task(folder: Path, labels: Path) -> LabellingTask:
@@ -33,16 +31,6 @@ def listed_task(folder: Path, labels: Path) -> LabellingTask:
         )
     classes = [given[number].label if number in given else None for number in range(len(tree.names))]
     return make_task(tree.names, classes, folder=folder, skipped=skipped)
-
-
-def keep_label(given: dict[int, LabelRow], number: int, row: LabelRow, file: Path) -> None:
-    """Note the label of an item; raises DataError if it has another one already."""
-    before = given.setdefault(number, row)
-    if before.label != row.label:
-        raise DataError(
-            f"{file} gives {row.key!r} two labels: {before.label!r} in line {before.line} and {row.label!r} in line "
-            f"{row.line}. Keep one of them"
-        )
 
 
 class _Finder:

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from remp.errors import DataError
-from remp.labelling.embedding_task import ID_COLUMNS, label_or_none
-from remp.labelling.label_table import LABEL_COLUMNS
+from remp.labelling.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
 from remp.parquet_rows import ParquetRows, open_parquet
 
 EMBEDDING_COLUMNS = ("embedding", "embeddings", "features", "vector")
