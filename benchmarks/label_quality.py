@@ -21,10 +21,11 @@ import torch
 from label_tasks import Pictures, TrueTask, draw_task, load
 
 from remp.embedder import DEFAULT
+from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
 from remp.labelling.task import LabellingTask
-from remp.propagation import propagate
+from remp.propagation import Propagation, propagate
 from remp.rows import ArrayRows
 from remp.statistics import Estimate, paired_difference
 
@@ -122,7 +123,8 @@ def _rounds(
             chosen = [one.item for one in outcome.label_next] if outcome else _any(labels, random)
             labels = labels.copy()
             labels[chosen] = drawn.truth[~is_test][chosen]
-        propagated = propagate(ArrayRows(pool), labels, len(drawn.task.class_names))
+        settings = with_fitting_share(Propagation(), np.bincount(labels[labels >= 0]))
+        propagated = propagate(ArrayRows(pool), labels, len(drawn.task.class_names), settings)
         answers = propagated.logits(torch.from_numpy(drawn.rows[is_test])).argmax(-1).numpy()
         accuracies.append((answers == drawn.truth[is_test]).mean())
     return np.array(accuracies)

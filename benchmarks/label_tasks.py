@@ -30,7 +30,7 @@ class TrueTask:
     truth: np.ndarray
 
     def labelled(self, reject: float | None = None) -> Labelling:
-        outcome = label_rows(self.task, ArrayRows(self.rows), reject=reject)
+        outcome = label_rows(self.task, ArrayRows(self.rows), reject=reject, n_next=0)
         assert outcome is not None
         return outcome
 

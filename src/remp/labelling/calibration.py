@@ -16,7 +16,7 @@ from remp.labelling.held_out import HeldOut
 _GRID = np.linspace(-3, 3, 121)
 # The prior: normal in the logarithm, for logits of scale 10. Its centre falls with the mean of 1 / labels of a class:
 # the fewer labels, the less a prototype is worth. Measured on validation classes: results/tries/label_quality.md.
-_CENTRE, _FALL, _WIDTH, _SCALE = 0.0, 0.8, 0.5, 10.0
+_CENTRE, _FALL, _WIDTH, _SCALE = 0.1, 0.8, 0.5, 10.0
 # Items that were held out share prototypes, so that each tells less than an independent one: part of the likelihood.
 _WEIGHT = 0.5
 

@@ -10,7 +10,7 @@ from remp.labelling.outcome import AccuracyEstimate
 
 LEVEL = 0.9
 # What no temperature mends: the standard deviation of a task's accuracy around the best one, at an accuracy of 0.5.
-_MISFIT = 0.05
+_MISFIT = 0.06
 _POINTS = np.linspace(0, 1, 1001)
 
 

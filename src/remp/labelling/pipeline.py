@@ -115,6 +115,8 @@ def _label_next(
     task: LabellingTask, rows: Rows, propagated: Propagated, decision: Decision, status: np.ndarray, n_next: int
 ) -> tuple[Advice, ...]:
     """Advice among a sample of the unlabelled items that resemble a class."""
+    if n_next == 0:
+        return ()
     free = (status != STATUSES.index("given")) & (status != STATUSES.index("unknown"))
     candidates = sample_of(np.flatnonzero(free), MOST_CANDIDATES)
     labelled = sample_of(np.flatnonzero(task.is_labelled), _MOST_LABELLED)
