@@ -23,7 +23,7 @@ EXCEPTIONS = {
     "check_classifiers_classes": "its last case has a class called -1, which here means no label; scikit-learn exempts "
     "its own semi-supervised classifiers by their names"
 }
-PLAIN = {"feature_transform": "none", "repulsion": "none", "scale": 0.5, "tolerance": 1.0}
+PLAIN = {"feature_transform": "none", "repulsion": "none", "similarity": "euclidean", "scale": 0.5, "tolerance": 1.0}
 
 
 def two_heaps(n: int = 60, dim: int = 8, n_labels: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -30,7 +30,7 @@ class Propagation:
     scale: float = 40.0
     repulsion: Repulsion = "negative"
     row_norm: RowNorm = "absolute"
-    similarity: Metric = "euclidean"
+    similarity: Metric = "cosine"
     residual: bool = False
     threshold: float = 1.5
     step: float = 1.0
