@@ -35,8 +35,8 @@ def pretrained_features(
         values=_embed(embedder, images, np.arange(len(images.images)), chosen),
         base_mean=base_mean,
         transform=chosen,
-        backbone=f"{embedder.name}, {embedder.side} px",
-        checkpoint=embedder.name,
+        backbone=embedder.name,
+        checkpoint=f"{embedder.trained_on} weights at {embedder.side} px",
         checkpoint_hash=embedder.hash,
     )
 
