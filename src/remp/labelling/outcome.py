@@ -13,8 +13,8 @@ STATUSES: tuple[Status, ...] = ("given", "labelled", "uncertain", "unknown")
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """How many of the unlabelled items get the right label, as a share; the truth is in low … high in `level` of all
-    tasks. basis: in words, what it was computed from."""
+    """The share of the unlabelled items whose `best` is right, if each is of one of the classes; the truth is in
+    low … high in `level` of all tasks. basis: in words, what it was computed from."""
 
     accuracy: float
     low: float
@@ -45,7 +45,8 @@ class Labelling:
     """All arrays are over the n items of the task, classes are numbered as in `task.class_names` (N of them).
 
     labels: (n,) the answer: the given label, the predicted one, or -1 where status is "uncertain" or "unknown".
-    best, runner_up: (n,) the two likeliest classes, whatever the status (runner_up is -1 with one class).
+    best, runner_up: (n,) the two likeliest classes, whatever the status (runner_up is -1 with one class). Where a label
+    was given, that is the best, with probability and margin 1.
     probability: (n,) calibrated, of `best`; margin: (n,) that minus the probability of the runner-up.
     status: (n,) index into STATUSES. before: (n,) the likeliest class without rectification.
     confusion: (N, N) expected number of unlabelled items of class i that were labelled j, from the probabilities.

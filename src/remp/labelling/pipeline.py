@@ -8,13 +8,13 @@ import numpy as np
 
 from remp.errors import ConfigError
 from remp.labelling.advice import MOST_CANDIDATES, advise
-from remp.labelling.calibration import calibrate
+from remp.labelling.calibration import Calibration, calibrate
 from remp.labelling.decision import Decision, decide
 from remp.labelling.estimate import estimate_accuracy
 from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.findings import duplicates, similar_classes, single_examples, suspicious_labels
 from remp.labelling.held_out import HeldOut, hold_out
-from remp.labelling.outcome import STATUSES, Advice, Labelling
+from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
 from remp.labelling.sampling import sample_of
 from remp.labelling.task import LabellingTask
 from remp.labelling.unknown import smallest_known
@@ -63,10 +63,7 @@ def label_rows(
     if decision is None:
         return None
     with _timed("judge", seconds):
-        unlabelled = np.flatnonzero(~task.is_labelled)
-        judged = sample_of(unlabelled, _JUDGED)
-        logits = propagated.logits(rows.take(judged))
-        estimate = estimate_accuracy(calibration, logits, len(unlabelled), held_out)
+        estimate = _estimate(task, rows, propagated, calibration, held_out)
         findings = (
             *suspicious_labels(task, held_out, calibration),
             *duplicates(task, content_hashes, picture_hashes),
@@ -75,7 +72,9 @@ def label_rows(
         )
         status = _status(task, decision, held_out if unknown else None, reject)
         label_next = _label_next(task, rows, propagated, decision, status, n_next)
-        mapped = np.union1d(sample_of(np.flatnonzero(task.is_labelled), _MAPPED), sample_of(unlabelled, _MAPPED))
+        mapped = np.union1d(
+            *(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled))
+        )
         mapped_features = propagated.features(rows.take(mapped)).numpy()
     return Labelling(
         task=task,
@@ -97,6 +96,15 @@ def label_rows(
         label_next=label_next,
         seconds=seconds,
     )
+
+
+def _estimate(
+    task: LabellingTask, rows: Rows, propagated: Propagated, calibration: Calibration, held_out: HeldOut
+) -> AccuracyEstimate | None:
+    """The accuracy, from a sample of the unlabelled items."""
+    unlabelled = np.flatnonzero(~task.is_labelled)
+    logits = propagated.logits(rows.take(sample_of(unlabelled, _JUDGED)))
+    return estimate_accuracy(calibration, logits, len(unlabelled), held_out)
 
 
 def _status(task: LabellingTask, decision: Decision, held_out: HeldOut | None, reject: float | None) -> np.ndarray:
