@@ -88,7 +88,7 @@ def test_features_are_those_of_the_feature_transform_centred_on_all_rows(parts):
 
 def test_the_prototypes_before_are_the_class_means_and_their_logits_squared_distances():
     rows, labels = table()
-    result = propagate(ArrayRows(rows), labels, N_CLASSES, Propagation(scale=10.0))
+    result = propagate(ArrayRows(rows), labels, N_CLASSES, Propagation(scale=10.0, similarity="euclidean"))
     features = result.features(torch.from_numpy(rows)).numpy()
     means = np.stack([features[labels == number].mean(0) for number in range(N_CLASSES)])
     np.testing.assert_allclose(result.prototypes_before, means, atol=1e-6)
@@ -198,7 +198,7 @@ def test_balance_evens_out_the_masses_of_the_classes():
     labels = np.where(np.arange(202) == 0, 0, np.where(np.arange(202) == 201, 1, -1))
     masses = {}
     for balanced in (False, True):
-        case = Propagation("none", 30, scale=0.3, repulsion="none", balanced=balanced)
+        case = Propagation("none", 30, 0.3, "none", similarity="euclidean", balanced=balanced)
         logits = propagate(ArrayRows(rows, chunk=50), labels, 2, case).logits(torch.from_numpy(rows[labels < 0]))
         masses[balanced] = 1 + logits.softmax(-1).sum(0)
     assert (masses[True] - 101).abs().max() < 1
