@@ -9,7 +9,7 @@ from remp.labelling.held_out import fold_numbers, hold_out
 from remp.propagation import Propagation, propagate
 from remp.rows import ArrayRows
 
-WITHOUT_LAYERS = Propagation(layers=0, scale=10.0)
+WITHOUT_LAYERS = Propagation(layers=0, scale=10.0, similarity="euclidean")
 
 
 def naive_logits(features, labels, item, n_classes, hidden):
