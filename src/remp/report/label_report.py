@@ -1,8 +1,7 @@
 """The page about a labelling: how good it is, what to look at, and the pictures class by class."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from remp.report.map_names import PHONE_SIZE, WIDE_SIZE
 from remp.report.names import percent, short, visible
 from remp.report.page import render_page
 from remp.report.palette import class_colour
-from remp.report.thumbnails import thumbnail_source
+from remp.report.thumbnails import thumbnail_sources
 from remp.version import __version__
 
 STRIP_LENGTHS = (8, 6, 4, 3, 2, 1, 0)  # eight stand in a line
@@ -54,17 +53,15 @@ def render_label_report(labelling: Labelling, *, title: str, max_bytes: int = 8_
 
 
 def _sources(labelling: Labelling, length: int, n_classes: int) -> Callable[[int], str | None]:
-    """Item -> data address of its picture, each read once however often the page is made.
-
-    Those for strips of this length are read at once, by several threads.
-    """
+    """Item -> data address of its picture, for strips of this length or less: each is read once, however often the
+    page is made."""
     paths = labelling.task.paths
-    source = cache(lambda item: thumbnail_source(paths[item]) if paths else None)
+    if not paths:
+        return lambda item: None
     wanted: list[int] = []
     _tiles(TileChoice(labelling, wanted.append, length), n_classes)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(source, dict.fromkeys(wanted)))
-    return source
+    items = list(dict.fromkeys(wanted))
+    return dict(zip(items, thumbnail_sources([paths[item] for item in items]), strict=True)).__getitem__
 
 
 def _tiles(choice: TileChoice, n_classes: int) -> dict[str, Any]:
