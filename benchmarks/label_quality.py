@@ -62,6 +62,7 @@ def coverage(pictures: Pictures, n_tasks: int) -> dict[str, float]:
         "other tasks, mean width": float(np.array(widths)[~alone].mean()),
         "accuracy %": 100 * float(np.mean([part.mean() for part in correct])),
         "calibration error %": 100 * calibration_error(np.concatenate(probability), np.concatenate(correct)),
+        "  95 % of perfect probabilities are below": 100 * perfect_error(np.concatenate(probability)),
         "labelled at reject 0.9 %": 100 * float(np.mean(shares)),
         "accuracy of these %": 100 * float(np.concatenate(right).mean()),
     }
@@ -72,6 +73,13 @@ def calibration_error(probability: np.ndarray, correct: np.ndarray, n_bins: int 
     bins = np.minimum((probability * n_bins).astype(int), n_bins - 1)
     gaps = [abs((probability[bins == number] - correct[bins == number]).sum()) for number in range(n_bins)]
     return float(sum(gaps) / len(probability))
+
+
+def perfect_error(probability: np.ndarray, n_draws: int = 200) -> float:
+    """What the calibration error of exact probabilities is below in 95 % of draws: it is above 0 by chance alone."""
+    random = np.random.default_rng(0)
+    draws = [calibration_error(probability, random.random(len(probability)) < probability) for _ in range(n_draws)]
+    return float(np.quantile(draws, 0.95))
 
 
 def unknown(pictures: Pictures, n_tasks: int) -> dict[str, float]:
