@@ -85,7 +85,7 @@ def test_fusing_changes_nothing_but_rounding(network):
 def class_scores(images: np.ndarray) -> torch.Tensor:
     """(n, 1000): what the classifier that comes with the weights says."""
     pretrained = load_efficientnet_lite0()
-    weights, _ = read_weights(package_file(PACKAGE, FILE))
+    weights = read_weights(package_file(PACKAGE, FILE))
     with torch.inference_mode():
         features = torch.cat(
             [pretrained.network(pretrained.normalisation(part)) for part in torch.from_numpy(images).split(8)]

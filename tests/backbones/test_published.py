@@ -67,7 +67,7 @@ def test_a_list_is_no_table_of_tensors(tmp_path):
 
 def test_weights_are_taken_by_their_names_in_the_file(tmp_path):
     path = good_file(tmp_path)
-    tensors, _ = read_weights(path)
+    tensors = read_weights(path)
     network = nn.Sequential(nn.Linear(2, 3))
     take_weights(network, tensors, path, lambda name: name.removeprefix("0."))
     assert torch.equal(network[0].weight, tensors["weight"])
@@ -83,7 +83,7 @@ def test_weights_are_taken_by_their_names_in_the_file(tmp_path):
 )
 def test_weights_that_do_not_fit_are_an_error_that_names_the_tensor(tmp_path, change, message):
     path = good_file(tmp_path)
-    tensors, _ = read_weights(path)
+    tensors = read_weights(path)
     change(tensors)
     with pytest.raises(CheckpointError, match=message):
         take_weights(nn.Linear(2, 3), tensors, path, lambda name: name)

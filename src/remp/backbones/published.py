@@ -5,6 +5,7 @@ import importlib.util
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ class Pretrained:
     pixels; is_fixed_side: it takes no others. hash: of the weights. trained_on: the data whose classes it has seen."""
 
     name: str
-    network: nn.Module
+    network: Callable[[Tensor], Tensor]
     normalisation: Normalisation
     side: int
     dim: int
@@ -42,16 +43,26 @@ def package_file(package: str, inside: str) -> Path:
     return found[0]
 
 
-def read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
-    """Tensors of a file of torch.save and its SHA-256. Reads tensors and plain containers: no code in it can run."""
+def built_when_used(build: Callable[[], nn.Module]) -> Callable[[Tensor], Tensor]:
+    """The network that `build` makes, made when the first images come: often all embeddings are there already."""
+    network = cache(build)
+    return lambda images: network()(images)
+
+
+def weights_hash(path: Path) -> str:
+    """SHA-256 of the file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors of a file of torch.save. Reads tensors and plain containers: no code in it can run."""
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise damaged(path, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise damaged(path, "it is not a table of tensors")
-    return tensors, digest
+    return tensors
 
 
 def take_weights(
