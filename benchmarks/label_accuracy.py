@@ -42,7 +42,7 @@ CHOSEN = {
     "LogisticRegression": ("power+l2+centre", 10),
     "NearestCentroid": ("power+l2+centre",),
     "KNeighborsClassifier": ("power+l2+centre", 5),
-    "LabelSpreading": ("l2", 30, 0.8),
+    "LabelSpreading": ("l2", 50, 0.95),
 }
 
 
