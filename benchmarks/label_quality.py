@@ -1,14 +1,14 @@
 """How far the judgement of a labelling can be trusted, on tasks of real pictures whose truth is known.
 
     remp data prepare cifar-fs
-    python benchmarks/label_quality.py coverage [--split test] [--tasks 300] [--backbone efficientnet-lite0 --side 128]
-    python benchmarks/label_quality.py unknown  [--tasks 90]
-    python benchmarks/label_quality.py next     [--tasks 24]
-    python benchmarks/label_quality.py doubtful [--tasks 60]
+    python benchmarks/label_quality.py coverage --features lite0 [--split test] [--tasks 300] [--backbone NAME]
+    python benchmarks/label_quality.py unknown  --features lite0 [--tasks 60]
+    python benchmarks/label_quality.py next     --features lite0 [--tasks 24]
+    python benchmarks/label_quality.py doubtful --features lite0 [--tasks 60]
 
 Every table is of seeded tasks of classes of CIFAR-FS: 2 to 20 classes, 1 to 20 labels a class, 15 to 80 unlabelled
 pictures a class; half of the tasks have unequal labels and sizes (Dirichlet, concentration 2). The truth is only looked
-at to score. `--cache FILE.npz` keeps the embeddings.
+at to score. The folder of `--features` keeps the embeddings, which take minutes to make.
 """
 
 import argparse
@@ -176,10 +176,9 @@ def main() -> None:
     parser.add_argument("--split", default="val")
     parser.add_argument("--tasks", type=int, default=60)
     parser.add_argument("--backbone", default=DEFAULT)
-    parser.add_argument("--side", type=int)
-    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--features", type=Path, required=True, help="folder that keeps the features of this backbone")
     arguments = parser.parse_args()
-    pictures = load(arguments.split, arguments.backbone, arguments.side, arguments.cache)
+    pictures = load(arguments.split, arguments.backbone, arguments.features)
     print(f"{arguments.table}: {arguments.backbone}, {arguments.split} classes of CIFAR-FS")
     for name, value in TABLES[arguments.table](pictures, arguments.tasks).items():
         text = value.percent() if isinstance(value, Estimate) else str(np.round(value, 3))

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from label_accuracy import embedded
 
 from remp.datasets import open_prepared
-from remp.embedder import find_embedder
+from remp.embedder import DEFAULT, find_embedder
 from remp.labelling.outcome import Labelling
 from remp.labelling.pipeline import label_rows
 from remp.labelling.task import LabellingTask
@@ -73,13 +74,14 @@ def draw_task(
     return TrueTask(task, pictures.rows[items], np.concatenate(truth))
 
 
-def load(split: str, backbone: str, side: int | None, cache: Path | None) -> Pictures:
-    """The embedded pictures of a split, from the cache if they are there."""
-    if cache and cache.is_file():
-        kept = np.load(cache)
-        return Pictures(kept["rows"], kept["classes"])
-    images = open_prepared("cifar-fs", split)
-    pictures = Pictures(find_embedder(backbone, side=side).embed(images.images), np.asarray(images.labels))
-    if cache:
-        np.savez(cache, rows=pictures.rows, classes=pictures.classes)
-    return pictures
+def load(split: str, backbone: str, folder: Path) -> Pictures:
+    """The pictures of a split of CIFAR-FS in the features of a backbone, kept as FOLDER/SPLIT.npy.
+
+    Those of EfficientNet-Lite0 are made by label_accuracy.py, at 128 x 128 pixels.
+    """
+    images, path = open_prepared("cifar-fs", split), folder / f"{split}.npy"
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        embed = embedded if backbone == DEFAULT else find_embedder(backbone).embed
+        np.save(path, embed(images.images))
+    return Pictures(np.load(path), np.asarray(images.labels))

@@ -30,13 +30,11 @@ def quality():
 
 @pytest.fixture
 def pictures(quality, request):
-    """The test classes of CIFAR-FS in the features of a shipped model; made once and kept in pytest's cache."""
+    """The test classes of CIFAR-FS in the features of a shipped model, kept in pytest's cache."""
     folder = request.config.cache.mkdir("real_data")
-    features = folder / "label-quality-cifar-fs-test.npz"
-    if not features.is_file():
-        subprocess.run([sys.executable, str(MAKE_ARCHIVES), str(folder), "cifar100"], check=True)
-        prepare("cifar-fs", folder / "cifar-100-python.tar.gz")
-    return quality.load("test", "cifar-fs-convnet64-5shot", None, features)
+    subprocess.run([sys.executable, str(MAKE_ARCHIVES), str(folder), "cifar100"], check=True)
+    prepare("cifar-fs", folder / "cifar-100-python.tar.gz")
+    return quality.load("test", "cifar-fs-convnet64-5shot", folder / "label-quality")
 
 
 def test_the_stated_interval_holds_the_truth_in_300_tasks(quality, pictures):
