@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,13 +46,26 @@ def test_the_commands_for_own_pictures_run_one_after_the_other(workplace: Path) 
         assert answer.exit_code == 0, f"{command}\n{answer.output}"
 
 
+def run_python(mark: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run the Python block with `mark` in it; the names that it sees and makes."""
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL) if mark in block]
+    exec(compile(code, "README.md", "exec"), names)
+    return names
+
+
 def test_the_python_code_runs(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     images = np.random.default_rng(0).integers(0, 255, (20, 16, 32, 32, 3), dtype=np.uint8)
     classes = {str(i): (lambda i=i: images[i]) for i in range(20)}
     write_prepared("cifar-fs", {"test": classes}, image_size=(32, 32, 3), counts={"test": [16] * 20}, source="noise")
-    exec(compile(code, "README.md", "exec"), {})
+    run_python("remp.evaluate", {})
     assert "5-way, 1-shot" in capsys.readouterr().out
+
+
+def test_the_estimator_of_the_readme_labels_the_rest() -> None:
+    X = np.repeat(np.eye(2), 3, axis=0)
+    assert run_python("ReMPClassifier", {"X": X, "y": ["a", "", "", "b", None, ""]})["labels"].tolist() == list(
+        "aaabbb"
+    )
 
 
 def test_every_file_the_readme_links_to_exists() -> None:
