@@ -29,7 +29,7 @@ from sklearn.semi_supervised import LabelSpreading
 
 from remp import ReMPClassifier, open_set
 from remp.backbones.pretrained import PRETRAINED
-from remp.row_transform import fit_transform
+from remp.propagation.row_transform import fit_transform
 from remp.rows import ArrayRows
 from remp.sharding import Shard
 from remp.statistics import mean_interval, paired_difference

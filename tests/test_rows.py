@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remp.errors import DataError
-from remp.parquet_rows import ParquetRows
 from remp.rows import ArrayRows
+from remp.rows.parquet import ParquetRows
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -5,7 +5,7 @@ from typing import Any
 
 from remp.errors import DataError
 from remp.labelling.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
-from remp.parquet_rows import ParquetRows, open_parquet
+from remp.rows.parquet import ParquetRows, open_parquet
 
 EMBEDDING_COLUMNS = ("embedding", "embeddings", "features", "vector")
 

@@ -14,11 +14,11 @@ from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from remp.errors import ConfigError
-from remp.joined_rows import JoinedRows
-from remp.label_codes import UNLABELLED, encoded
+from remp.estimator.label_codes import UNLABELLED, encoded
 from remp.propagation import Propagated, Propagation, propagate
 from remp.rectification_layer import Metric, Repulsion, RowNorm
 from remp.rows import ArrayRows, Rows
+from remp.rows.joined import JoinedRows
 
 
 class ReMPClassifier(ClassifierMixin, BaseEstimator):

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError, DataError
-from remp.passes import Passes
+from remp.propagation.passes import Passes
+from remp.propagation.row_transform import RowTransform, fit_transform
 from remp.rectification import largest_safe, logits_in
 from remp.rectification_layer import Metric, Rectification, Repulsion, RowNorm, State
-from remp.row_transform import RowTransform, fit_transform
 from remp.rows import Rows
 from remp.sharding import Shard
 from remp.transform import FeatureTransform

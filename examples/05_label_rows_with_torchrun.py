@@ -1,7 +1,7 @@
 """Label all rows of a file of embeddings from a few labels, with one process or as many as `torchrun` starts.
 
-python examples/04_label_rows_with_torchrun.py [embeddings.npy labels.npy answers.npy]
-torchrun --nproc-per-node 2 examples/04_label_rows_with_torchrun.py embeddings.npy labels.npy answers.npy
+python examples/05_label_rows_with_torchrun.py [embeddings.npy labels.npy answers.npy]
+torchrun --nproc-per-node 2 examples/05_label_rows_with_torchrun.py embeddings.npy labels.npy answers.npy
 
 embeddings: (n, dim); labels: (n,) class numbers from 0, -1 where unknown. Without files, with made-up ones.
 """
