@@ -21,18 +21,24 @@ def equal_groups(hashes: np.ndarray) -> list[np.ndarray]:
 
 def near_groups(hashes: np.ndarray, bits: int = NEAR_BITS) -> list[np.ndarray]:
     """Groups linked by hashes (n,) uint64 that differ in at most `bits` (< 4) bits; plain pictures are left out."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     values, group = np.unique(hashes.astype(np.uint64), return_inverse=True)
     ones = _bit_count(values)
     telling = np.flatnonzero((ones >= _PLAIN_BITS) & (ones <= 64 - _PLAIN_BITS))
     pairs = [telling[pair] for band in range(4) for pair in _near_in_band(values[telling], band, bits)]
-    first, second = np.concatenate([np.empty((0, 2), np.int64), *pairs]).T
-    graph = coo_array((np.ones(len(first), bool), (first, second)), shape=(len(values), len(values)))
-    component = connected_components(graph, directed=False)[1][group]
+    component = _components(np.concatenate([np.empty((0, 2), np.int64), *pairs]), len(values))[group]
     component[~np.isin(group, telling)] = -1
     return [part for part in equal_groups(component) if component[part[0]] >= 0]
+
+
+def _components(pairs: np.ndarray, n: int) -> np.ndarray:
+    """Linked by pairs (p, 2): the number of its component for each of n."""
+    if not len(pairs):  # as most often: scipy is slow to import
+        return np.arange(n)
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    return connected_components(graph, directed=False)[1]
 
 
 def _near_in_band(values: np.ndarray, band: int, bits: int) -> Iterator[np.ndarray]:

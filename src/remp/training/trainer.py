@@ -141,9 +141,10 @@ class Trainer:
 
     def _validate(self, window: TrainingWindow) -> str:
         """Score validation episodes with the averaged weights, keep the best so far, and say how it goes."""
+        summary = window.summary()  # before the validation, which is no part of the speed of training
         with self.average.applied() if self.average else nullcontext():
             accuracy = round(self._validation_accuracy(), 5)
-            entry = {"episodes": self.done, "validation_accuracy": accuracy, **window.summary()}
+            entry = {"episodes": self.done, "validation_accuracy": accuracy, **summary}
             entry["learning_rate"] = learning_rate(self.config, max(self.done - 1, 0))
             self.history.append(entry)
             if self.processes.rank == 0:
