@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from remp.similarity import SIMILARITIES, cosine, negative_squared_distance, unit
+from remp.similarity import SIMILARITIES, cosine, nearness, negative_squared_distance, unit
 
 
 def naive_cosine(a: list[float], b: list[float]) -> float:
@@ -72,3 +72,17 @@ def test_gradients_are_right(similarity):
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(n, 4, dtype=torch.float64, generator=generator, requires_grad=True) for n in (3, 2))
     assert torch.autograd.gradcheck(similarity, (a, b))
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-20, 1e18])
+def test_nearness_is_the_squared_distance_without_what_all_columns_share(size):
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(2, n, 5, generator=generator, dtype=torch.float64) * size for n in (4, 3))
+    expected = [[[float(x @ x - (x - y) @ (x - y)) for y in ys] for x in xs] for xs, ys in zip(a, b, strict=True)]
+    assert torch.allclose(nearness(a, b), torch.tensor(expected, dtype=torch.float64), rtol=1e-9)
+
+
+def test_nearness_beyond_the_dtype_keeps_the_nearest():
+    near = nearness(torch.tensor([[3e30, 1.0]]), torch.tensor([[1.0, 0.0], [3e30, 0.0], [2e30, 0.0]]))
+    assert near.isfinite().all()
+    assert near.argmax() == 1

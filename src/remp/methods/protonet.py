@@ -7,7 +7,7 @@ from torch import Tensor
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.rectification import class_means
-from remp.similarity import negative_squared_distance
+from remp.similarity import nearness
 
 
 class ProtoNet(Method):
@@ -28,4 +28,4 @@ class ProtoNet(Method):
 
     def logits(self, episodes: Episodes) -> Tensor:
         prototypes = class_means(episodes.support, episodes.support_labels, episodes.n_way)
-        return self.scale * negative_squared_distance(episodes.query, prototypes)
+        return self.scale * nearness(episodes.query, prototypes)  # ‖query‖², which all classes share, is left out
