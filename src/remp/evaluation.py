@@ -21,7 +21,7 @@ from remp.result import Result
 from remp.transform import FeatureTransform
 
 EMBED_BATCH = 256
-SCORE_BYTES = 12 * 2**20  # what the items of a batch of episodes may take: near a cache, yet dozens of episodes
+SCORE_BYTES = 24 * 2**20  # what the items of the episodes that are scored at once, on one core, may take
 NO_TRANSFORM = FeatureTransform()
 
 
