@@ -36,13 +36,13 @@ from remp.statistics import mean_interval, paired_difference
 from remp.transform import FeatureTransform
 
 N_SHOT, LARGEST, RATIO, SIDE = 5, 600, 10, 128
-N_NEIGHBOURS = 1000  # kept of each image: enough to find the nearest 50 in any draw
+N_NEIGHBOURS = 2500  # kept of each image: enough to find the nearest 200 in any draw
 TRANSFORMS = ("none", "l2", "power+l2+centre")
 CHOSEN = {
     "LogisticRegression": ("power+l2+centre", 10),
     "NearestCentroid": ("power+l2+centre",),
     "KNeighborsClassifier": ("power+l2+centre", 5),
-    "LabelSpreading": ("l2", 50, 0.95),
+    "LabelSpreading": ("power+l2+centre", "rbf", 10, 0.8),
 }
 
 
@@ -133,8 +133,8 @@ RIVALS: dict[str, tuple[Callable[..., np.ndarray], list[tuple[Any, ...]]]] = {
     "LabelSpreading": (
         label_spreading,
         [
-            *product(("l2", "power+l2"), (7, 15, 30, 50), (0.2, 0.5, 0.8, 0.95)),
-            *product(("l2", "power+l2"), ("rbf",), (10, 30, 90), (0.2, 0.8)),
+            *product(("l2", "power+l2", "power+l2+centre"), (15, 30, 50, 100, 200), (0.5, 0.8, 0.95)),
+            *product(("l2", "power+l2+centre"), ("rbf",), (3, 10, 14, 30), (0.8,)),
         ],
     ),
 }
