@@ -1,6 +1,6 @@
 """Exact rectification of any number of rows: the labelled ones are the support, the others the queries."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -48,17 +48,7 @@ class Propagation:
 
     @property
     def rectification(self) -> Rectification:
-        return Rectification(
-            layers=self.layers,
-            repulsion=self.repulsion,
-            row_norm=self.row_norm,
-            similarity=self.similarity,
-            scale=self.scale,
-            residual=self.residual,
-            threshold=self.threshold,
-            step=self.step,
-            label_share=self.label_share,
-        )
+        return Rectification(**{field.name: getattr(self, field.name) for field in fields(Rectification)})
 
 
 @dataclass(frozen=True)
