@@ -70,7 +70,7 @@ def test_a_head_that_ends_in_three_by_three_has_as_many_weights_as_the_paper():
     assert sum(parameter.numel() for parameter in head.parameters()) == 115_601
 
 
-@pytest.mark.parametrize("side", [1, 2, 5, 6, 19])
+@pytest.mark.parametrize("side", [1, 2, 5, 6, 8, 19, 21])
 def test_maps_of_any_size_are_compared(side):
     method, batch = make((4, side, side)), small_episodes(4, side, side)
     assert method.logits(batch).shape == (2, 7, N_WAY)

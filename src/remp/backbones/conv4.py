@@ -5,6 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from remp.backbones.base import Backbone, Readout
+from remp.errors import ConfigError
 
 
 class Conv4(Backbone):
@@ -12,6 +13,8 @@ class Conv4(Backbone):
 
     pooling: what becomes of an odd row or column; "floor" gives 64 x 5 x 5 for 84 x 84 images, "ceil" 64 x 6 x 6
     (DFMN-MCT). bias: of the convolutions (MetaOptNet and EPNet have none). last_relu: off lets features be negative.
+    pools: how many blocks, counted from the first, end in pooling; with 2 (Relation Network) 84 x 84 images have
+    64 x 21 x 21 maps and 32 x 32 images 64 x 8 x 8.
     """
 
     def __init__(
@@ -23,15 +26,18 @@ class Conv4(Backbone):
         readout: Readout = "flatten",
         bias: bool = True,
         last_relu: bool = True,
+        pools: int = 4,
     ) -> None:
         super().__init__(readout)
+        if not 0 <= pools <= 4:
+            raise ConfigError(f"pools is {pools}; needed 0 … 4, the number of blocks that end in pooling")
         blocks: list[nn.Module] = []
         for i in range(4):
             blocks += [
                 nn.Conv2d(channels if i == 0 else width, width, 3, padding=1, bias=bias),
                 nn.BatchNorm2d(width),
                 # A maximum commutes with ReLU: pooling first gives the same numbers and rectifies a quarter of them.
-                nn.MaxPool2d(2, ceil_mode=pooling == "ceil"),
+                nn.MaxPool2d(2, ceil_mode=pooling == "ceil") if i < pools else nn.Identity(),
                 nn.ReLU(inplace=True) if i < 3 or last_relu else nn.Identity(),
             ]
         self.blocks = nn.Sequential(*blocks)

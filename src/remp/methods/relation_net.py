@@ -26,7 +26,7 @@ class RelationNet(Method):
     Ours differs from the public code: the head pads its convolutions and pools with the border, so that it takes maps
     down to 1 x 1 (the paper's needs 10 x 10); batch norm uses its running statistics in testing, so the method is
     inductive, where the public code uses those of the test batch and so looks at the other queries; layers have
-    PyTorch's initial weights.
+    PyTorch's initial weights. The paper's encoder pools only twice: the ConvNet of ours does with `pools: 2`.
 
     class_map: "sum" of the support maps, or their "mean". objective: "mse" between scores and one-hot labels, as in the
     paper, or "cross-entropy" over the classes. relation_width: channels of the head.
@@ -77,13 +77,14 @@ class RelationHead(nn.Module):
         self.channels, height, breadth = shape
         self.pair = nn.Conv2d(2 * self.channels, width, 3, padding=1)
         self.rest = nn.Sequential(
+            # A maximum commutes with ReLU: pooling first gives the same numbers and rectifies a quarter of them.
             nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
             nn.MaxPool2d(2, ceil_mode=True),
+            nn.ReLU(inplace=True),
             nn.Conv2d(width, width, 3, padding=1),
             nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
             nn.MaxPool2d(2, ceil_mode=True),
+            nn.ReLU(inplace=True),
             nn.Flatten(),
             nn.Linear(width * -(-height // 4) * -(-breadth // 4), 8),
             nn.ReLU(inplace=True),
