@@ -47,6 +47,16 @@ def test_an_unknown_setting_is_refused_with_the_nearest_name(wrong, right):
         make_config({"data": "toy", wrong: 1})
 
 
+@pytest.mark.parametrize("flags", [{"backbone": "resnet12"}, {"method": "protonet"}, {"method": "tpn", "alpha": 0.5}])
+def test_another_method_or_backbone_over_a_complete_file_leaves_out_the_settings_of_the_one_it_replaces(flags):
+    """As in `remp train configs/….yaml --backbone resnet12`."""
+    config = load_config(CONFIGS[0], flags)
+    expected = make_config({"data": config.data, **flags})
+    part = "backbone_settings" if "backbone" in flags else "method_settings"
+    assert getattr(config, part) == getattr(expected, part)
+    assert config.episodes == load_config(CONFIGS[0]).episodes
+
+
 def test_a_setting_of_another_method_is_unknown():
     with pytest.raises(ConfigError, match="unknown setting 'layers'"):
         make_config({"data": "toy", "method": "protonet", "layers": 3})
@@ -66,6 +76,7 @@ def test_a_setting_of_another_method_is_unknown():
         ({"crop_area": [0.9, 0.5]}, r"crop_area is \(0.9, 0.5\); needed 0 < smallest"),
         ({"milestones": [5, 3]}, "they must increase"),
         ({"milestones": [0, 3]}, "from 1 on"),
+        ({"milestones": [3], "milestone_factors": [0.1, 0.2]}, "2 numbers for 1 milestones; needed one for each"),
         ({"transform": "l3"}, "unknown part 'l3'"),
         ({"data": 5}, "data: got 5; .*string"),
         ({"method": "rempp"}, "unknown method 'rempp'; .*did you mean 'remp'"),

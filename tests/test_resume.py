@@ -25,6 +25,8 @@ VARIANTS = {
     "averaged, in two phases": {"schedule": "global-then-local", "average": 0.9},
     "nesterov, cosine, three a step": {"nesterov": True, "schedule_of_rate": "cosine", "episodes_per_step": 3},
     "no momentum": {"momentum": 0.0, "method": "protonet"},
+    "adam, clipped": {"optimiser": "adam", "learning_rate": 0.001, "clip": 0.5},
+    "first episodes of another shape": {"first_share": 0.5, "first_way": 6, "first_query": 1, "warmup": 4},
 }
 DROPOUT = {
     "backbone": "resnet12",
@@ -193,7 +195,7 @@ def test_a_folder_without_settings_is_not_resumed(tmp_path):
 def test_a_checkpoint_that_is_not_one_to_resume_from_is_refused(train_tiny, resume_tiny):
     folder = train_tiny()
     shutil.copy(folder / "best.safetensors", folder / "last.safetensors")
-    with pytest.raises(CheckpointError, match="no momentum"):
+    with pytest.raises(CheckpointError, match="no optimiser"):
         resume_tiny(folder)
 
 

@@ -104,6 +104,65 @@ def test_the_cosine_rate_falls_from_its_start_to_zero():
     assert [learning_rate(config, done) for done in (0, 50, 100)] == pytest.approx([0.2, 0.1, 0.0])
 
 
+def test_the_warm_up_rises_in_a_straight_line_beside_the_fall_of_the_schedule():
+    config = make_config({"data": "toy", "learning_rate": 0.1, "milestones": [2], "warmup": 3, "episodes": 10})
+    rates = [learning_rate(config, done) for done in range(6)]
+    assert rates == pytest.approx([0.025, 0.05, 0.0075, 0.01, 0.01, 0.01])
+
+
+def test_milestones_can_have_factors_of_their_own():
+    settings = {"data": "toy", "learning_rate": 0.1, "milestones": [5, 7], "milestone_factors": [0.06, 0.2]}
+    config = make_config({**settings, "episodes": 10})
+    assert [learning_rate(config, done) for done in (4, 5, 7)] == pytest.approx([0.1, 0.006, 0.0012])
+    short = config.with_episodes(1)  # both fall on the first episode
+    assert (short.milestones, short.milestone_factors) == ((1,), pytest.approx((0.012,)))
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adamw"])
+def test_a_step_of_adam_is_adam_written_out(train_tiny, tiny, train_images, monkeypatch, optimiser):
+    monkeypatch.setattr(training_episodes, "random_resized_crop", lambda images, **settings: images)
+    changes = {"method": "protonet", "episodes": 1, "milestones": [], "optimiser": optimiser, "weight_decay": 0.1}
+    folder = train_tiny(**changes)
+    config = make_config(tiny(**changes))
+    method = build_method(config, train_images.image_size, train_images.n_classes).train()
+    ids = EpisodeSampler(train_images.labels, config.train_protocol, seed=config.seed).sample(1)
+    normalisation = Normalisation(train_images.mean, train_images.std)
+    episodes = ids.map(lambda ids: normalisation(torch.from_numpy(train_images.images[ids.numpy()])))
+    method.loss(episodes)["local"].backward()
+    tensors, _ = read_checkpoint(folder / "last.safetensors")
+    for name, parameter in method.named_parameters():
+        gradient, weight = parameter.grad, parameter.detach()
+        if optimiser == "adam":
+            gradient = gradient + 0.1 * weight
+        else:
+            weight = weight * (1 - 0.05 * 0.1)
+        expected = weight - 0.05 * gradient / (gradient.abs() + 1e-8)  # in the first step m / √v is the sign
+        clear = gradient.abs() > 1e-5  # near 0 the sign is a matter of rounding
+        torch.testing.assert_close(tensors[f"weights/{name}"][clear], expected[clear], atol=1e-5, rtol=1e-4)
+
+
+def test_clipping_bounds_the_step(train_tiny, tiny, train_images):
+    """With plain SGD without decay the weights move by rate · clip at most."""
+    still = {"method": "protonet", "episodes": 1, "milestones": [], "momentum": 0.0, "weight_decay": 0.0}
+    tensors, _ = read_checkpoint(train_tiny(clip=1e-3, **still) / "last.safetensors")
+    start = build_method(make_config(tiny(**still)), train_images.image_size, 6)
+    moves = [(tensors[f"weights/{name}"] - p.detach()).norm() for name, p in start.named_parameters()]
+    assert float(torch.stack(moves).norm()) == pytest.approx(0.05 * 1e-3, rel=1e-2)
+
+
+def test_the_first_episodes_can_have_another_shape(tiny, train_images):
+    config = make_config(tiny(first_share=0.25, first_way=6, first_shot=2, first_query=1))
+    normalisation = Normalisation(train_images.mean, train_images.std)
+    episodes = training_episodes.TrainingEpisodes(config, train_images, normalisation, torch.device("cpu"))
+    shapes = [tuple(episodes[number].support.shape[:2]) for number in range(5)]
+    assert shapes == [(1, 12)] * 3 + [(1, 3)] * 2
+
+
+def test_the_last_weights_can_be_kept_instead_of_the_best(train_tiny):
+    trained = load_trained(train_tiny(keep="last", average=0.9) / "best.safetensors")
+    assert trained.info["best"]["episodes"] == 12
+
+
 def test_a_parameter_can_have_a_rate_of_its_own(train_tiny, tiny, train_images, monkeypatch):
     class Frozen(ProtoNet):
         def learning_rate_factor(self, parameter_name):

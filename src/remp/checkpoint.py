@@ -17,6 +17,7 @@ from remp.atomic import write_atomically
 from remp.augment import Normalisation
 from remp.backbones import BACKBONES, Backbone
 from remp.config import RunConfig, make_config
+from remp.datasets.base import ImageSet
 from remp.errors import CheckpointError, ConfigError
 from remp.methods import METHODS, Method
 from remp.version import __version__
@@ -95,13 +96,24 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
     return Trained(path.name, method.eval(), config, normalisation, (height, width, channels), info, digest)
 
 
-def take_weights(method: Method, path: Path) -> list[str]:
-    """Give the method the weights of a checkpoint where name and shape agree; return the names that stay fresh.
+def take_weights(method: Method, path: Path, method_name: str, validation_set: ImageSet) -> list[str]:
+    """Give the method the weights of a checkpoint to start from; return the names of those that stay fresh.
 
-    Weights that belong to other training classes or another method are left behind; a backbone that does not fit is an
-    error.
+    The backbone must fit. What belongs to the method itself (a learned scale, a head) is taken only from the same
+    method, and only where it has the same shape: a classifier of other training classes has not. Classes that are
+    for validation here must not have been trained on there.
     """
-    saved, own = parts_of(read_checkpoint(path)[0]).get("weights", {}), method.state_dict()
+    tensors, info = read_checkpoint(path)
+    seen = sorted(set(info.get("class_names", ())) & set(validation_set.class_names))
+    if seen:
+        raise CheckpointError(
+            f"{path} was trained on {len(seen)} of the {len(validation_set.class_names)} validation classes "
+            f"({', '.join(seen[:3])}{', …' if len(seen) > 3 else ''}): validation would measure memory instead of "
+            "learning. Start from another checkpoint, or prepare the data with the split it was trained with"
+        )
+    saved, own = parts_of(tensors).get("weights", {}), method.state_dict()
+    if info.get("config", {}).get("method") != method_name:
+        saved = {name: tensor for name, tensor in saved.items() if name.startswith("backbone.")}
     fitting = {name: t for name, t in saved.items() if name in own and own[name].shape == t.shape}
     missing = [name for name in own if name not in fitting]
     if any(name.startswith("backbone.") for name in missing):

@@ -31,20 +31,33 @@ class RunConfig(BaseModel):
     n_query: int = Field(8, ge=1, description="queries of a class in a training episode")
     episodes: int = Field(75_000, ge=1, description="training episodes in all")
     episodes_per_step: int | None = Field(None, ge=1, description="episodes averaged in a step; default one a process")
+    first_share: float = Field(0.0, ge=0, le=1, description="share of the training spent on episodes of another shape")
+    first_way: int | None = Field(None, ge=2, description="classes of these first episodes; default n_way")
+    first_shot: int | None = Field(None, ge=1, description="their labelled images of a class; default n_shot")
+    first_query: int | None = Field(None, ge=1, description="their queries of a class; default n_query")
+    optimiser: Literal["sgd", "adam", "adamw"] = Field(
+        "sgd", description="adamw decays weights apart from the gradient"
+    )
     learning_rate: float = Field(0.1, gt=0)
+    warmup: int = Field(0, ge=0, description="episodes in which the rate rises from near 0 to its full size")
     schedule_of_rate: Literal["milestones", "cosine"] = Field("milestones", description="how the learning rate falls")
-    milestones: tuple[int, ...] = Field((25_000, 50_000), description="episodes after which the rate is divided by 10")
-    momentum: float = Field(0.9, ge=0, lt=1)
+    milestones: tuple[int, ...] = Field((25_000, 50_000), description="episodes after which the rate falls")
+    milestone_factors: tuple[float, ...] | None = Field(None, description="what it falls by at each; default 0.1 each")
+    momentum: float = Field(0.9, ge=0, lt=1, description="of sgd; with adam, the decay of the mean gradient")
     nesterov: bool = False
     weight_decay: float = Field(5e-4, ge=0)
+    clip: float | None = Field(None, gt=0, description="largest norm of the gradient of a step; default no limit")
     crop_area: tuple[float, float] = Field((0.5, 1.0), description="share of the image a random crop keeps")
     flip: bool = Field(True, description="mirror half of the training images")
     average: float = Field(0.0, ge=0, lt=1, description="decay of the moving average of the weights; 0 is off")
     validate_every: int = Field(1000, ge=1, description="episodes between validations")
-    validation_episodes: int = Field(400, ge=2)
+    validation_episodes: int = Field(2000, ge=2, description="with 500, the accuracy is known to ± 0.7 points only")
     validation_way: int = Field(5, ge=2)
     validation_shot: int | None = Field(None, ge=1, description="default: n_shot")
     validation_query: int = Field(15, ge=1)
+    keep: Literal["best", "last"] = Field(
+        "best", description="weights to keep: best on validation classes, or the last"
+    )
     checkpoint_every: int = Field(500, ge=1, description="episodes between checkpoints to resume from")
     transform: str = Field("none", description="feature transform of evaluation: parts of mirror+power+l2+centre")
     precision: Literal["32-true", "16-mixed", "bf16-mixed"] = Field("32-true", description="bf16 only where it works")
@@ -60,6 +73,11 @@ class RunConfig(BaseModel):
             raise ValueError(f"crop_area is {self.crop_area}; needed 0 < smallest <= largest <= 1")
         if list(self.milestones) != sorted(set(self.milestones)) or min(self.milestones, default=1) < 1:
             raise ValueError(f"milestones are {self.milestones}; they must increase, from 1 on")
+        if self.milestone_factors is not None and len(self.milestone_factors) != len(self.milestones):
+            raise ValueError(
+                f"milestone_factors has {len(self.milestone_factors)} numbers for {len(self.milestones)} milestones; "
+                "needed one for each, or null for 0.1 each"
+            )
         FeatureTransform.parse(self.transform)
         return self
 
@@ -68,14 +86,30 @@ class RunConfig(BaseModel):
         return Protocol(self.n_way, self.n_shot, self.n_query)
 
     @property
+    def first_protocol(self) -> Protocol:
+        """Shape of the episodes in the first `first_share` of the training."""
+        return Protocol(self.first_way or self.n_way, self.first_shot or self.n_shot, self.first_query or self.n_query)
+
+    @property
     def validation_protocol(self) -> Protocol:
         return Protocol(self.validation_way, self.validation_shot or self.n_shot, self.validation_query)
 
     def with_episodes(self, episodes: int) -> "RunConfig":
-        """The same run with another budget: milestones move in proportion."""
+        """The same run with another budget: milestones move in proportion, the warm-up takes a fifth at most."""
         factor = episodes / self.episodes
-        milestones = tuple(max(1, round(m * factor)) for m in self.milestones)
-        return self.model_copy(update={"episodes": episodes, "milestones": tuple(sorted(set(milestones)))})
+        factors = self.milestone_factors or (0.1,) * len(self.milestones)
+        merged: dict[int, float] = {}  # in a very short run, milestones may fall together
+        for milestone, fall in zip(self.milestones, factors, strict=True):
+            moved = max(1, round(milestone * factor))
+            merged[moved] = merged.get(moved, 1.0) * fall
+        return self.model_copy(
+            update={
+                "episodes": episodes,
+                "warmup": min(self.warmup, episodes // 5),
+                "milestones": tuple(merged),
+                "milestone_factors": None if self.milestone_factors is None else tuple(merged.values()),
+            }
+        )
 
     def flat(self) -> dict[str, Any]:
         """Every setting under its one name, defaults included: what is written to YAML."""
@@ -109,7 +143,8 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
-    """Read a flat YAML file; `overrides` win over it."""
+    """Read a flat YAML file; `overrides` win over it. With another method or backbone, the settings of the one in the
+    file are left out."""
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -120,7 +155,15 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
         raise ConfigError(f"{path} is not readable YAML: {error}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} holds {type(settings).__name__}; needed lines of 'name: value'")
-    return make_config({**settings, **(overrides or {})})
+    overrides = overrides or {}
+    for kind, table in (("method", METHODS), ("backbone", BACKBONES)):
+        before = settings.get(kind, RunConfig.model_fields[kind].default)
+        if overrides.get(kind, before) != before and before in table:
+            # The file's settings of the one that is replaced mean nothing to the other, even under the same name.
+            settings = {
+                name: v for name, v in settings.items() if name not in settings_model(table[before]).model_fields
+            }
+    return make_config({**settings, **overrides})
 
 
 def parse_overrides(arguments: list[str]) -> dict[str, Any]:

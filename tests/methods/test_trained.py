@@ -32,9 +32,9 @@ def cancelled_by_batch_norm(method: nn.Module) -> set[str]:
 @pytest.mark.parametrize("name", TRAINED)
 def test_three_steps_have_finite_losses_and_reach_every_parameter(name):
     torch.manual_seed(0)
-    config = make_config({"data": "toy", "method": name, "width": 8})
+    config = make_config({"data": "toy", "method": name, "width": 8, "learning_rate": 0.01, "momentum": 0})
     method, episode = build_method(config, (32, 32, 3), n_classes=5), toy_episode()
-    optimiser = make_optimiser(method, lr=0.01)
+    optimiser = make_optimiser(method, config)
     for progress in (0.0, 0.9, 1.0):  # both stages of those that have two; gradients add up over the steps
         terms = torch.stack(list(method.loss(episode, progress).values()))
         assert terms.isfinite().all()

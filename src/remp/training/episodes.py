@@ -15,13 +15,16 @@ class TrainingEpisodes:
 
     def __init__(self, config: RunConfig, images: ImageSet, normalisation: Normalisation, device: torch.device) -> None:
         self._config, self._images, self._normalisation, self._device = config, images, normalisation, device
-        self._sampler = EpisodeSampler(
-            images.labels, config.train_protocol, seed=config.seed, class_names=images.class_names
+        self._n_first = round(config.first_share * config.episodes)
+        self._first, self._sampler = (
+            EpisodeSampler(images.labels, protocol, seed=config.seed, class_names=images.class_names)
+            for protocol in (config.first_protocol, config.train_protocol)
         )
 
     def __getitem__(self, number: int) -> Episodes:
         """A batch of one episode of normalised images, cropped and mirrored at random. Seeds torch, for dropout."""
-        self._sampler.position = number
+        sampler = self._first if number < self._n_first else self._sampler
+        sampler.position = number
         seed = int(np.random.SeedSequence([self._config.seed, number]).generate_state(1, np.uint64)[0] >> 1)
         torch.manual_seed(seed)
         generator = torch.Generator().manual_seed(seed)
@@ -32,4 +35,4 @@ class TrainingEpisodes:
                 self._normalisation(pixels), area=self._config.crop_area, generator=generator, flip=self._config.flip
             )
 
-        return self._sampler.sample(1).map(load).to(self._device)
+        return sampler.sample(1).map(load).to(self._device)

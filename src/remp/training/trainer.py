@@ -48,14 +48,8 @@ class Trainer:
         self.validation_episodes = _validation_episodes(config, validation_set)
         self.method = build_method(config, train_set.image_size, train_set.n_classes)
         if config.start_from and not folder.last.exists():  # a resumed run has weights of its own
-            take_weights(self.method, find_checkpoint(config.start_from))
-        self.optimiser = make_optimiser(
-            self.method,
-            lr=config.learning_rate,
-            momentum=config.momentum,
-            nesterov=config.nesterov,
-            weight_decay=config.weight_decay,
-        )
+            take_weights(self.method, find_checkpoint(config.start_from), config.method, validation_set)
+        self.optimiser = make_optimiser(self.method, config)
         self.wrapped, self.wrapped_optimiser = processes.set_up(self.method, self.optimiser)
         self.average = MovingAverage(self.method, config.average) if config.average else None
         self.per_step = config.episodes_per_step or processes.count
@@ -116,6 +110,8 @@ class Trainer:
         statistics = self.processes.running_statistics(self.method)
         terms = self._gradients(range(first, first + n_own), window)
         self._check_finite(terms)
+        if self.config.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.method.parameters(), self.config.clip)
         self.wrapped_optimiser.step()
         self.wrapped_optimiser.zero_grad(set_to_none=True)
         self.processes.merge_running_statistics(statistics, n_own)
@@ -149,12 +145,12 @@ class Trainer:
             self.history.append(entry)
             if self.processes.rank == 0:
                 self.folder.log({"event": "validation", **entry})
-            if accuracy > self.best.get("validation_accuracy", -1.0):
+            if self.config.keep == "last" or accuracy > self.best.get("validation_accuracy", -1.0):
                 self.best = {"episodes": self.done, "validation_accuracy": accuracy}
                 self._save(self.folder.best, weight_tensors(self.method))
         self.processes.barrier()
         losses = ", ".join(f"{name[5:]} {value:.3f}" for name, value in entry.items() if name.startswith("loss_"))
-        best = 100 * self.best["validation_accuracy"]
+        best = 100 * max(entry["validation_accuracy"] for entry in self.history)
         return f"{self.done:>7} episodes   {losses}   validation {100 * accuracy:.2f} % (best {best:.2f})"
 
     def _validation_accuracy(self) -> float:
@@ -181,6 +177,7 @@ class Trainer:
         return {
             "config": self.config.flat(),
             "n_classes": self.train_set.n_classes,
+            "class_names": list(self.train_set.class_names),
             "image_size": list(self.train_set.image_size),
             "mean": list(self.normalisation.mean),
             "std": list(self.normalisation.std),
