@@ -24,7 +24,7 @@ from remp.embedder import DEFAULT
 from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.task import LabellingTask
+from remp.labelling.tasks.task import LabellingTask
 from remp.propagation import Propagation, propagate
 from remp.rows import ArrayRows
 from remp.statistics import Estimate, paired_difference

@@ -10,7 +10,7 @@ from remp.datasets import open_prepared
 from remp.embedder import DEFAULT, find_embedder
 from remp.labelling.outcome import Labelling
 from remp.labelling.pipeline import label_rows
-from remp.labelling.task import LabellingTask
+from remp.labelling.tasks.task import LabellingTask
 from remp.rows import ArrayRows
 
 

@@ -9,19 +9,19 @@ import numpy as np
 
 from remp.embedder import find_embedder
 from remp.errors import ConfigError
-from remp.labelling.check_task import checked
-from remp.labelling.class_folders import write_class_folders
-from remp.labelling.embedding import embed_pictures
-from remp.labelling.embedding_run import Stage
-from remp.labelling.embedding_task import EMBEDDING_SUFFIXES, embedding_task
-from remp.labelling.folder_task import folder_task
-from remp.labelling.listed_task import listed_task
+from remp.labelling.embedding.embed import embed_pictures
+from remp.labelling.embedding.run import Stage
 from remp.labelling.options import LabelOptions
 from remp.labelling.outcome import Labelling
-from remp.labelling.outputs import write_labels
+from remp.labelling.output.class_folders import write_class_folders
+from remp.labelling.output.result_folder import ResultFolder
+from remp.labelling.output.tables import write_labels
 from remp.labelling.pipeline import label_rows
-from remp.labelling.result_folder import ResultFolder
-from remp.labelling.task import LabellingTask
+from remp.labelling.tasks.check import checked
+from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task
+from remp.labelling.tasks.folder import folder_task
+from remp.labelling.tasks.listed import listed_task
+from remp.labelling.tasks.task import LabellingTask
 from remp.report.label_report import write_label_report
 from remp.rows import ArrayRows, Rows
 from remp.sharding import Shard, current_shard

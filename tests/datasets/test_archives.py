@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from raw_data import write_tar, write_zip
 
+from raw_data import write_tar, write_zip
 from remp.datasets.archives import open_members
 from remp.errors import DataError
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_data import CLASSES, SPLIT_OF, png, random_pixels, write_cifar, write_tar, write_zip
 
+from raw_data import CLASSES, SPLIT_OF, png, random_pixels, write_cifar, write_tar, write_zip
 from remp.datasets import ReadOptions, cifar, open_prepared, prepare
 from remp.errors import DataError
 

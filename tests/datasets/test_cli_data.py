@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from raw_data import write_tree
 from typer.testing import CliRunner
 
+from raw_data import write_tree
 from remp.cli.data import app
 from remp.datasets import DATASETS
 from remp.errors import DataError

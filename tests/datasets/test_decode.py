@@ -7,8 +7,8 @@ import zlib
 import numpy as np
 import pytest
 from PIL import Image
-from raw_data import png, random_pixels
 
+from raw_data import png, random_pixels
 from remp.datasets.decode import decode
 from remp.errors import DataError
 

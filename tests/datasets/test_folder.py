@@ -4,8 +4,8 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from raw_data import write_tree
 
+from raw_data import write_tree
 from remp.datasets import ReadOptions, prepare
 from remp.errors import DataError
 

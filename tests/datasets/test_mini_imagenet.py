@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_data import SPLIT_OF, random_pixels, write_mini_cache, write_mini_images
 
+from raw_data import SPLIT_OF, random_pixels, write_mini_cache, write_mini_images
 from remp.datasets import ReadOptions, mini_imagenet, open_prepared, prepare
 from remp.errors import DataError
 

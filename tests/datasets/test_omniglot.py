@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_data import png, write_zip
 
+from raw_data import png, write_zip
 from remp.datasets import ReadOptions, omniglot, open_prepared, prepare
 from remp.errors import DataError
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from raw_data import random_pixels, write_tree
 
+from raw_data import random_pixels, write_tree
 from remp.datasets import DATASETS, ImageSet, ReadOptions, open_prepared, open_set, prepare, read_index
 from remp.datasets.base import list_prepared, prepared_folder
 from remp.datasets.split_writer import SplitWriter

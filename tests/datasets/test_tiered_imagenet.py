@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_data import SPLIT_OF, png, random_pixels, write_tiered
 
+from raw_data import SPLIT_OF, png, random_pixels, write_tiered
 from remp.datasets import open_prepared, prepare, tiered_imagenet
 from remp.datasets.pickled_pngs import find_pickled_pngs
 from remp.errors import DataError

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from embedding_cases import mean_colour_embedder
 from PIL import Image
 from typer.testing import CliRunner
 
 import remp
+from embedding_cases import mean_colour_embedder
 from remp import cli, label_files
 from remp.errors import RempError
 
@@ -223,7 +223,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(photos, monkeypatch, capsys)
     def refuse(path, *_):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("remp.labelling.outputs.write_atomically", refuse)
+    monkeypatch.setattr("remp.labelling.output.tables.write_atomically", refuse)
     assert "photos-labelled cannot be written: No space left on device" in fails(capsys, monkeypatch, "photos")
     assert not list(Path().glob("*labelled*")) + list(Path().glob(".remp*"))
 

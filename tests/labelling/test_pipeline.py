@@ -9,12 +9,12 @@ import torch
 
 from clustered_rows import clustered_task
 from remp.errors import ConfigError
-from remp.labelling.calibration import calibrate
 from remp.labelling.few_labels import with_fitting_share
-from remp.labelling.held_out import hold_out
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.task import LabellingTask
+from remp.labelling.quality.calibration import calibrate
+from remp.labelling.quality.held_out import hold_out
+from remp.labelling.tasks.task import LabellingTask
 from remp.propagation import Propagation, propagate
 from remp.rows import ArrayRows
 
@@ -140,7 +140,8 @@ def test_rows_of_any_size_have_finite_outcomes(value):
 
 
 def test_large_parts_are_sampled(monkeypatch):
-    from remp.labelling import advice, pipeline
+    from remp.labelling import pipeline
+    from remp.labelling.quality import advice
 
     monkeypatch.setattr(pipeline, "_MAPPED", 10)
     monkeypatch.setattr(pipeline, "MOST_CANDIDATES", 15)

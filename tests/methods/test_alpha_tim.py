@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from transductive_task import tasks
 
 from remp.methods.alpha_tim import AlphaTIM
 from remp.methods.tim import TIMGD
+from transductive_task import tasks
 
 
 def by_autograd(support, labels, query, alpha: float, steps: int) -> torch.Tensor:

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from naive_bd_cspn import completed_prototypes, cosine, normalised, shifted
-from small_episodes import N_WAY, small_episodes
 
+from naive_bd_cspn import completed_prototypes, cosine, normalised, shifted
 from remp.errors import ConfigError
 from remp.methods import METHODS
 from remp.methods.bd_cspn import BDCSPN
+from small_episodes import N_WAY, small_episodes
 
 READINGS = [
     {},

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 from torch import Tensor
 
 from remp.methods.can import CAN, CANT
+from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 WIDTH, P = 5, 4
 SHAPE = (WIDTH, 2, 2)

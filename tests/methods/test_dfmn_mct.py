@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 from torch import Tensor
 
 from remp.methods.dfmn_mct import DFMNMCT
+from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 SHAPE = (4, 2, 2)
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods import EPNet
 from remp.methods.epnet import rotations
+from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 SIDE = 2
 DIM = 3 * SIDE * SIDE

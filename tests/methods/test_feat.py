@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 from remp.errors import ConfigError
 from remp.methods import FEAT
+from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 DIM = 5
 

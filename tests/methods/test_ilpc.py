@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from transductive_task import tasks
 
 from remp.errors import ConfigError
 from remp.methods.ilpc import ILPC
+from transductive_task import tasks
 
 STEPS, NEIGHBOURS, SELECTED = 30, 5, 2
 

@@ -6,14 +6,14 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from naive_bd_cspn import normalised
 from sklearn.neighbors import kneighbors_graph
 from sklearn.semi_supervised import LabelSpreading as Peer
-from small_episodes import small_episodes
 
+from naive_bd_cspn import normalised
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.label_spreading import LabelSpreading
+from small_episodes import small_episodes
 
 
 def peer_shares(episodes: Episodes, e: int, **settings) -> np.ndarray:

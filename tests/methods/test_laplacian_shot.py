@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from naive_bd_cspn import completed_prototypes, normalised, shifted
-from small_episodes import N_WAY, small_episodes
 
+from naive_bd_cspn import completed_prototypes, normalised, shifted
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.laplacian_shot import LaplacianShot, nearest_others
+from small_episodes import N_WAY, small_episodes
 
 
 def squared_distance(a, b) -> float:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from small_episodes import N_WAY, small_episodes
 from torch import Tensor, nn
 
 from remp.backbones import Conv4
@@ -13,6 +12,7 @@ from remp.backbones.base import Backbone
 from remp.backbones.dropblock import DropBlock
 from remp.episodes import Episodes
 from remp.methods.maml import MAML
+from small_episodes import N_WAY, small_episodes
 
 
 class Linear(Backbone):

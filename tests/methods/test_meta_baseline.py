@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods import MetaBaseline
+from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 DIM = 5
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from small_episodes import N_WAY, Pixels, small_episodes
 
 from remp.methods.metaoptnet import MetaOptNetRidge, MetaOptNetSVM
+from small_episodes import N_WAY, Pixels, small_episodes
 
 HEADS = [MetaOptNetSVM, MetaOptNetRidge]
 

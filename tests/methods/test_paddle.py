@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from transductive_task import one_hot, tasks
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.paddle import PADDLE
+from transductive_task import one_hot, tasks
 
 PUBLIC = {"normalisation": "range", "scale": 1.0}
 

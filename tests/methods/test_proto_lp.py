@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from transductive_task import even_plan, one_hot, tasks
 
 from remp.methods.proto_lp import ProtoLP
+from transductive_task import even_plan, one_hot, tasks
 
 
 def naive(support, labels, query, *, dimensions: int, steps: int) -> torch.Tensor:

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from transductive_task import even_plan, one_hot, tasks
 
 from remp.errors import ConfigError
 from remp.methods.pt_map import PTMAP
+from transductive_task import even_plan, one_hot, tasks
 
 
 def naive(support, labels, query, *, steps: int, step_size: float, centre: bool) -> torch.Tensor:

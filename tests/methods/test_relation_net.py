@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from small_episodes import N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 from remp.errors import ConfigError
 from remp.methods import RelationNet
+from small_episodes import N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 SHAPE = (4, 5, 5)
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 from sklearn.neighbors import NearestCentroid
-from small_episodes import small_episodes
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods import METHODS, ProtoNet
 from remp.methods.simpleshot import SimpleShot
+from small_episodes import small_episodes
 
 
 def test_a_case_worked_by_hand():

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from naive_bd_cspn import normalised
-from small_episodes import N_WAY, small_episodes
 
+from naive_bd_cspn import normalised
 from remp.episodes import Episodes
 from remp.methods.soft_kmeans import SoftKMeans
+from small_episodes import N_WAY, small_episodes
 
 
 def naive_shares(support, labels, query, steps, scale):

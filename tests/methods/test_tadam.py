@@ -3,13 +3,13 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from small_episodes import N_CLASSES, Pixels, mean_cross_entropy, small_episodes
 from torch import Tensor
 
 from remp.backbones import Conv4
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.tadam import TADAM
+from small_episodes import N_CLASSES, Pixels, mean_cross_entropy, small_episodes
 
 WIDTH = 3
 

@@ -2,9 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from transductive_task import one_hot, tasks
 
 from remp.methods.tim import TIMADM, TIMGD
+from transductive_task import one_hot, tasks
 
 
 def half_distances(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

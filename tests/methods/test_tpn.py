@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from small_episodes import N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 from remp.errors import ConfigError
 from remp.methods import TPN
+from small_episodes import N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 SHAPE = (4, 5, 5)
 

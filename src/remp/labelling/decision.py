@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.labelling.calibration import Calibration
-from remp.labelling.unknown import resemblance
+from remp.labelling.quality.calibration import Calibration
+from remp.labelling.quality.unknown import resemblance
 from remp.propagation import Propagated
 from remp.rows import Rows
 from remp.sharding import Shard

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from remp.embedder import DEFAULT, Embedder
 from remp.errors import ConfigError
-from remp.labelling.class_folders import Way
+from remp.labelling.output.class_folders import Way
 from remp.propagation import Propagation
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from remp.labelling.task import LabellingTask
+from remp.labelling.tasks.task import LabellingTask
 
 Status = Literal["given", "labelled", "uncertain", "unknown"]
 STATUSES: tuple[Status, ...] = ("given", "labelled", "uncertain", "unknown")

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 import numpy as np
 
 from remp.errors import ConfigError
-from remp.labelling.advice import MOST_CANDIDATES, advise
-from remp.labelling.calibration import Calibration, calibrate
 from remp.labelling.decision import Decision, decide
-from remp.labelling.estimate import estimate_accuracy
 from remp.labelling.few_labels import with_fitting_share
-from remp.labelling.findings import duplicates, similar_classes, single_examples, suspicious_labels
-from remp.labelling.held_out import HeldOut, hold_out
 from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
-from remp.labelling.sampling import sample_of
-from remp.labelling.task import LabellingTask
-from remp.labelling.unknown import smallest_known
+from remp.labelling.quality.advice import MOST_CANDIDATES, advise
+from remp.labelling.quality.calibration import Calibration, calibrate
+from remp.labelling.quality.estimate import estimate_accuracy
+from remp.labelling.quality.findings import duplicates, similar_classes, single_examples, suspicious_labels
+from remp.labelling.quality.held_out import HeldOut, hold_out
+from remp.labelling.quality.sampling import sample_of
+from remp.labelling.quality.unknown import smallest_known
+from remp.labelling.tasks.task import LabellingTask
 from remp.propagation import Propagated, Propagation, propagate
 from remp.rows import Rows
 from remp.sharding import Shard

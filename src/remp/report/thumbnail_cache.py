@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remp.labelling.record_files import KEY, RecordFiles, digest
+from remp.labelling.embedding.record_files import KEY, RecordFiles, digest
 
 MOST_BYTES = 12 * 1024  # of a JPEG; the few larger ones are made again
 _RECORD = np.dtype([("jpeg", f"V{MOST_BYTES}"), ("length", "<u4"), ("check", KEY), ("key", KEY)])

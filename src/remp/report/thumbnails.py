@@ -8,8 +8,8 @@ from pathlib import Path
 
 from remp.datasets.decode import UnreadablePicture, centre_square
 from remp.home import home
-from remp.labelling.known_files import identity
-from remp.labelling.pictures import read_file
+from remp.labelling.embedding.known_files import identity
+from remp.labelling.embedding.pictures import read_file
 from remp.report.thumbnail_cache import ThumbnailCache
 
 SIDE, QUALITY = 128, 80

@@ -1,0 +1,1 @@
+"""Pictures of a task to embeddings, each made once and kept."""

@@ -1,0 +1,72 @@
+"""One picture from its file, or the reason why not."""
+
+import os
+import stat
+import time
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from remp.datasets.decode import UnreadablePicture, centre_square
+from remp.labelling.embedding.known_files import Identity, identity
+from remp.labelling.embedding.record_files import digest
+
+MAX_BYTES = 2**29  # of a file; the largest photographs have a tenth of that
+
+
+@dataclass
+class Picture:
+    """content: hash of the bytes of the file. pixels: uint8 (side, side, 3), or None if the content was known or there
+    is a reason. picture: its picture hash. reason: why it cannot be read, or empty."""
+
+    identity: Identity | None
+    content: bytes = b""
+    pixels: np.ndarray | None = None
+    picture: int = 0
+    reason: str = ""
+    hash_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+
+def read_picture(path: Path, side: int, known: Container[bytes] = ()) -> Picture:
+    """The centre square of a picture, upright and in colour; not decoded if its content hash is `known`."""
+    made, started = Picture(identity(path)), time.perf_counter()
+    try:
+        content = read_file(path)
+        made.content = digest(content)
+        made.hash_seconds, started = time.perf_counter() - started, time.perf_counter()
+        if made.content not in known:
+            made.pixels = centre_square(content, side)
+            made.picture = picture_hash(made.pixels)
+            made.decode_seconds = time.perf_counter() - started
+    except UnreadablePicture as error:
+        made.reason = str(error)
+    return made
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a file. Raises UnreadablePicture for what is not there, not ours to read or no picture."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for, a device read without end
+            raise UnreadablePicture("not a file")
+        if status.st_size > MAX_BYTES:
+            raise UnreadablePicture(f"too large a file ({status.st_size} bytes; at most {MAX_BYTES})")
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise UnreadablePicture("not there (any more)") from error
+    except (OSError, ValueError) as error:
+        raise UnreadablePicture(f"not to be read ({getattr(error, 'strerror', None) or error})") from error
+
+
+def picture_hash(pixels: np.ndarray) -> int:
+    """64 bits of which few change if a picture is scaled, compressed again or made a little brighter.
+
+    pixels: uint8 (height, width, 3). A bit says whether a spot is brighter than its right neighbour, for 8 rows of 9
+    spots ("difference hash").
+    """
+    spots = np.asarray(Image.fromarray(pixels).convert("L").resize((9, 8), Image.Resampling.BOX))
+    return int.from_bytes(np.packbits(spots[:, :-1] > spots[:, 1:]).tobytes(), "big")

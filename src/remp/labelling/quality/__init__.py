@@ -1,0 +1,1 @@
+"""How good a labelling is, and what to look at."""

@@ -1,0 +1,116 @@
+"""What a user should look at before trusting the labels: doubtful labels, duplicates, thin classes, classes alike."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.labelling.outcome import Finding
+from remp.labelling.quality.calibration import Calibration
+from remp.labelling.quality.duplicates import equal_groups, near_groups
+from remp.labelling.quality.held_out import HeldOut
+from remp.labelling.tasks.task import LabellingTask
+from remp.similarity import cosine
+
+# Findings of a kind that are told one by one; names in a list.
+_MOST, _MOST_NAMES = 20, 5
+# A label is doubtful if, without it, its class is less likely than this and another one likelier than that.
+_OWN, _OTHER = 0.1, 0.6
+# Two classes are alike if more than this share of their items is expected to get the label of the other.
+_MIXED = 0.15
+
+
+def suspicious_labels(task: LabellingTask, held_out: HeldOut, calibration: Calibration) -> list[Finding]:
+    """Labelled items whose class neither propagation without their label nor their nearest labelled item supports."""
+    if not len(held_out):
+        return []
+    probabilities = calibration.probabilities(held_out.logits).numpy()
+    likeliest, own = probabilities.max(1), probabilities[np.arange(len(held_out)), held_out.labels]
+    neighbour = held_out.labels[_nearest(held_out.features)]
+    doubtful = np.flatnonzero((own < _OWN) & (likeliest > _OTHER) & (neighbour != held_out.labels))
+    return [
+        Finding(
+            "suspicious label",
+            f"{task.names[held_out.items[i]]} is labelled {task.class_names[held_out.labels[i]]!r}, but without that "
+            f"label it would be {task.class_names[probabilities[i].argmax()]!r} ({likeliest[i]:.0%})",
+            (int(held_out.items[i]),),
+        )
+        for i in doubtful[np.argsort(own[doubtful], kind="stable")]
+    ][:_MOST]
+
+
+def _nearest(features: Tensor) -> np.ndarray:
+    """For each row (m, d) the number of the most similar other one."""
+    best = []
+    for start in range(0, len(features), 1024):
+        similarity = cosine(features[start : start + 1024], features)
+        similarity[torch.arange(len(similarity)), start + torch.arange(len(similarity))] = -2
+        best.append(similarity.argmax(1))
+    return torch.cat(best).numpy()
+
+
+def duplicates(
+    task: LabellingTask, content_hashes: np.ndarray | None, picture_hashes: np.ndarray | None
+) -> list[Finding]:
+    """Items that are the same file, and pictures that look the same; first those that carry different labels."""
+    exact = [] if content_hashes is None else equal_groups(np.asarray(content_hashes))
+    near = [] if picture_hashes is None else near_groups(np.asarray(picture_hashes))
+    if content_hashes is not None:  # what is the same file was said already
+        near = [group for group in near if len(np.unique(np.asarray(content_hashes)[group])) > 1]
+    return [
+        *_told(task, exact, "exact duplicates", "are the same file"),
+        *_told(task, near, "near duplicates", "look the same"),
+    ]
+
+
+def _told(task: LabellingTask, groups: list[np.ndarray], kind: str, relation: str) -> Iterator[Finding]:
+    groups = sorted(groups, key=lambda group: (-len(_given(task, group)), int(group[0])))
+    for group in groups[:_MOST]:
+        classes = [task.class_names[label] for label in _given(task, group)]
+        conflict = f", but are labelled {_list(classes)}" if len(classes) > 1 else ""
+        text = f"{_list([task.names[item] for item in group])} {relation}{conflict}"
+        yield Finding(kind, text, tuple(int(item) for item in group))  # type: ignore[arg-type]
+    if len(groups) > _MOST:
+        rest = np.concatenate(groups[_MOST:])
+        text = f"{len(groups) - _MOST:,} more groups of items, {len(rest):,} in all, {relation}"
+        yield Finding(kind, text, tuple(int(item) for item in rest))  # type: ignore[arg-type]
+
+
+def _given(task: LabellingTask, group: np.ndarray) -> np.ndarray:
+    """The different labels that were given in a group."""
+    return np.unique(task.labels[group][task.labels[group] >= 0])
+
+
+def single_examples(task: LabellingTask) -> list[Finding]:
+    """The classes with one labelled item, in one finding."""
+    counts = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names))
+    thin = np.flatnonzero(counts == 1)
+    if not len(thin):
+        return []
+    names = _list([repr(task.class_names[number]) for number in thin])
+    subject = f"class {names} has" if len(thin) == 1 else f"{len(thin)} classes ({names}) have"
+    text = f"{subject} one labelled item: a second one would tell how well it is recognised"
+    return [Finding("single example", text, tuple(np.flatnonzero(np.isin(task.labels, thin)).tolist()))]
+
+
+def similar_classes(task: LabellingTask, confusion: np.ndarray) -> list[Finding]:
+    """Pairs of classes that are expected to be mixed up, the worst first. confusion: (N, N) as in Labelling."""
+    mixed = np.triu(confusion + confusion.T, 1)
+    sizes = confusion.sum(1)
+    share = mixed / np.maximum(sizes[:, None] + sizes[None], 1e-9)
+    first, second = np.nonzero(share > _MIXED)
+    order = np.argsort(-share[first, second], kind="stable")[:_MOST]
+    return [
+        Finding(
+            "similar classes",
+            f"{task.class_names[i]!r} and {task.class_names[j]!r} look alike: about {mixed[i, j]:,.0f} of their "
+            f"{sizes[i] + sizes[j]:,.0f} items are expected to get the label of the other",
+        )
+        for i, j in zip(first[order], second[order], strict=True)
+    ]
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES:,} more"

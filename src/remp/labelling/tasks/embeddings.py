@@ -1,0 +1,104 @@
+"""One's own embeddings as a task: an array or a Parquet file, with labels in it or beside it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remp.errors import DataError
+from remp.labelling.tasks.folder import make_task
+from remp.labelling.tasks.label_table import (
+    ID_COLUMNS,
+    LABEL_COLUMNS,
+    LabelRow,
+    keep_label,
+    label_or_none,
+    read_label_table,
+    read_lines,
+)
+from remp.labelling.tasks.parquet_table import read_parquet
+from remp.labelling.tasks.task import LabellingTask
+from remp.rows import ArrayRows, Rows
+
+EMBEDDING_SUFFIXES = (".npy", ".npz", ".parquet")
+
+
+def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask, Rows]:
+    """Items are rows, named by their number from 0, or by the id column of a Parquet file."""
+    rows: Rows
+    ids, given = None, None
+    if embeddings.suffix.casefold() == ".parquet":
+        rows, ids, given = read_parquet(embeddings)
+    else:
+        rows = ArrayRows(_open_array(embeddings))
+    if not len(rows):
+        raise DataError(f"{embeddings} has no rows")
+    names = [str(number) for number in range(len(rows))] if ids is None else ids
+    if labels is not None:
+        return _with_labels(names, labels, by_number=ids is None), rows
+    if given is None:
+        raise DataError(f"{embeddings} says nothing of labels: give --labels FILE.csv with the columns row and label")
+    return make_task(names, given), rows
+
+
+def _open_array(path: Path) -> np.ndarray:
+    """The array in a file, mapped rather than read, so that it may be larger than memory. Nothing in it is run."""
+    if path.suffix.casefold() not in EMBEDDING_SUFFIXES:
+        raise DataError(f"{str(path)!r} is no file of embeddings; needed one that ends in .npy, .npz or .parquet")
+    try:
+        content = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise DataError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise DataError(f"{path} is no array of numbers: {error}. Write it with numpy.save") from error
+    return content if isinstance(content, np.ndarray) else _only_array(content, path)
+
+
+def _only_array(archive: Any, path: Path) -> np.ndarray:
+    with archive:
+        if len(archive.files) != 1:
+            found = ", ".join(archive.files) or "none"
+            raise DataError(f"{path} holds {len(archive.files)} arrays ({found}); needed one: write it with numpy.save")
+        return archive[archive.files[0]]
+
+
+def _with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> LabellingTask:
+    """A label a line, or lines of row (or id) and label."""
+    lines = read_lines(file)
+    if max((len(cells) for _, cells in lines), default=0) <= 1:
+        return make_task(names, _label_a_line([cells for _, cells in lines], len(names), file))
+    number_of = _numbered(names)
+    given: dict[int, LabelRow] = {}
+    skipped = []
+    for row in read_label_table(file, ("row", *ID_COLUMNS)):
+        number = number_of.get(row.key.strip())
+        if number is not None:
+            if label_or_none(row.label) is not None:
+                keep_label(given, number, row, file)
+        elif by_number:  # most likely all are counted from 1, which would shift every label
+            raise DataError(f"{file}, line {row.line}: there is no row {row.key!r}; rows are 0 … {len(names) - 1}")
+        else:
+            skipped.append((row.key, f"listed in {file.name}, but not in the embeddings"))
+    classes = [given[number].label if number in given else None for number in range(len(names))]
+    return make_task(names, classes, skipped=skipped)
+
+
+def _numbered(names: Sequence[str]) -> dict[str, int]:
+    number_of: dict[str, int] = {}
+    for number, name in enumerate(names):
+        if number_of.setdefault(name, number) != number:
+            raise DataError(f"rows {number_of[name]} and {number} have the same id {name!r}: give each its own")
+    return number_of
+
+
+def _label_a_line(lines: list[list[str]], n: int, file: Path) -> list[str | None]:
+    labels = [cells[0] if cells else "" for cells in lines]
+    if len(labels) == n + 1 and labels[0].strip().casefold() in LABEL_COLUMNS:
+        labels = labels[1:]
+    if len(labels) != n:
+        raise DataError(
+            f"{file} has {len(labels)} lines for {n} rows; needed a label a line (an empty line: unlabelled), or the "
+            "columns row and label for some of the rows"
+        )
+    return [label_or_none(label) for label in labels]

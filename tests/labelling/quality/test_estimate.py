@@ -1,0 +1,78 @@
+"""The stated interval holds the true accuracy as often as it says."""
+
+import numpy as np
+import pytest
+import torch
+
+from clustered_rows import clustered_task
+from remp.labelling.few_labels import with_fitting_share
+from remp.labelling.quality.calibration import calibrate
+from remp.labelling.quality.estimate import estimate_accuracy
+from remp.labelling.quality.held_out import HeldOut, hold_out
+from remp.propagation import Propagation, propagate
+from remp.rows import ArrayRows
+
+
+def nothing_held_out(n_classes):
+    return HeldOut(*[np.empty(0, np.int64)] * 2, torch.empty(0, n_classes), np.empty(0), torch.empty(0, 2))
+
+
+def judged(seed, **choices):
+    """The estimate of a made-up task, and the truth."""
+    task, rows, truth = clustered_task(seed, **choices)
+    n_classes, rest = len(task.class_names), ~task.is_labelled
+    counts = np.bincount(task.labels[task.is_labelled])
+    propagated = propagate(ArrayRows(rows), task.labels, n_classes, with_fitting_share(Propagation(), counts))
+    held = hold_out(propagated, ArrayRows(rows), task.labels)
+    logits = propagated.logits(torch.from_numpy(rows[rest]))
+    calibration = calibrate(held, counts, propagated.settings.scale)
+    accuracy = (logits.argmax(-1).numpy() == truth[rest]).mean()
+    return estimate_accuracy(calibration, logits, int(rest.sum()), held), accuracy
+
+
+def test_the_interval_covers_the_truth_in_most_made_up_tasks_and_says_something():
+    choices = [
+        {"n_classes": ways, "n_shot": shots, "noise": noise}
+        for ways in (2, 4, 8)
+        for shots in (2, 5)
+        for noise in (1.0, 1.6, 2.4)
+    ]
+    results = [judged(seed, **choices[seed % len(choices)]) for seed in range(60)]
+    covered = np.mean([estimate.low <= accuracy <= estimate.high for estimate, accuracy in results])
+    width = np.mean([estimate.high - estimate.low for estimate, _ in results])
+    assert covered >= 0.75  # 0.9 is stated: fewer than 45 of 60 happen by chance once in ten thousand
+    assert width <= 0.4
+    assert {estimate.level for estimate, _ in results} == {0.9}
+
+
+def test_an_estimate_follows_the_difficulty_of_the_task():
+    easy, middle, hard = (judged(0, noise=noise, n_shot=5)[0] for noise in (0.3, 2.5, 6.0))
+    assert easy.accuracy > 0.95 > middle.accuracy > hard.accuracy
+    assert hard.high < easy.low
+
+
+def test_without_a_second_label_a_class_the_interval_is_wide_and_the_basis_says_why():
+    one, five = judged(0, n_shot=1, noise=1.5)[0], judged(0, n_shot=5, noise=1.5)[0]
+    assert one.high - one.low > five.high - five.low
+    assert "no class has two labelled items" in one.basis
+    assert "of 20 labelled items were right when their label was hidden" in five.basis
+
+
+def test_the_interval_is_that_of_simulated_accuracies():
+    random = np.random.default_rng(0)
+    logits, held = torch.from_numpy(random.normal(size=(50, 3))) * 2, nothing_held_out(3)
+    calibration = calibrate(held, np.ones(3))
+    estimate = estimate_accuracy(calibration, logits, 50, held)
+    sharpness = random.choice(calibration.sharpness, size=20_000, p=calibration.weights)
+    best = np.stack([torch.softmax(logits * value, -1).amax(-1).numpy() for value in calibration.sharpness])
+    best = best[np.searchsorted(calibration.sharpness, sharpness)]
+    simulated = (random.random(best.shape) < best).mean(1)
+    assert estimate.accuracy == pytest.approx(simulated.mean(), abs=0.01)
+    low, high = np.quantile(simulated, [0.05, 0.95])
+    assert estimate.low == pytest.approx(low, abs=0.03)
+    assert estimate.high == pytest.approx(high, abs=0.03)
+
+
+def test_nothing_is_said_of_no_items():
+    held = nothing_held_out(3)
+    assert estimate_accuracy(calibrate(held, np.ones(3)), torch.empty(0, 3), 0, held) is None

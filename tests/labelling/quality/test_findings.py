@@ -1,0 +1,88 @@
+"""What the user is told to look at: wrong labels, duplicates, thin and similar classes."""
+
+import numpy as np
+import pytest
+
+from clustered_rows import clustered_task
+from remp.labelling.pipeline import label_rows
+from remp.labelling.quality.findings import duplicates, similar_classes, single_examples
+from remp.labelling.tasks.task import LabellingTask
+from remp.rows import ArrayRows
+
+
+def of_kind(labelling, kind):
+    return [finding for finding in labelling.findings if finding.kind == kind]
+
+
+def small_task(labels, classes=("cat", "dog")):
+    return LabellingTask(tuple(f"{number}.png" for number in range(len(labels))), np.array(labels), classes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_wrong_label_is_found_and_right_ones_are_left_alone(seed):
+    task, rows, _ = clustered_task(seed, n_shot=6, noise=0.5)
+    task.labels[2] = 3  # an item of class 0
+    (finding,) = of_kind(label_rows(task, ArrayRows(rows)), "suspicious label")
+    assert finding.items == (2,)
+    assert finding.text.startswith("item 2 is labelled 'class 3', but without that label it would be 'class 0' (")
+
+
+def test_right_labels_of_a_hard_task_are_seldom_suspected():
+    counts = [
+        len(of_kind(label_rows(task, ArrayRows(rows)), "suspicious label"))
+        for task, rows, _ in (clustered_task(seed, n_shot=5, noise=2.0) for seed in range(10))
+    ]
+    assert sum(counts) <= 4  # of 200 labels
+
+
+def test_the_same_file_with_two_labels_comes_first():
+    task = small_task([-1, -1, 0, 1, -1])
+    first, second = duplicates(task, np.array(["a", "a", "b", "b", "c"]), None)
+    assert first.text == "2.png, 3.png are the same file, but are labelled cat, dog"
+    assert first.items == (2, 3)
+    assert second.text == "0.png, 1.png are the same file"
+    assert second.items == (0, 1)
+    assert {first.kind, second.kind} == {"exact duplicates"}
+
+
+def test_pictures_that_look_the_same_are_named_once():
+    task, picture = small_task([0, 1, -1, -1]), 0x1234_5678_9ABC_DEF0
+    pictures = np.array([picture, picture ^ 1, picture ^ (2**63 - 1), picture ^ (2**63 - 1)], dtype=np.uint64)
+    (near, *_) = duplicates(task, None, pictures)
+    assert near.kind == "near duplicates"
+    assert near.text == "0.png, 1.png look the same, but are labelled cat, dog"
+    exact, near = duplicates(task, np.array([1, 2, 3, 3]), pictures)
+    assert exact.items == (2, 3)
+    assert near.items == (0, 1)
+
+
+def test_many_groups_are_summed_up():
+    task = small_task([-1] * 60)
+    found = duplicates(task, np.repeat(np.arange(30), 2), None)
+    assert len(found) == 21
+    assert found[-1].text == "10 more groups of items, 20 in all, are the same file"
+    assert len(found[-1].items) == 20
+
+
+def test_classes_with_one_label_are_named():
+    (finding,) = single_examples(small_task([0, 1, 1, -1]))
+    assert finding.text.startswith("class 'cat' has one labelled item")
+    assert finding.items == (0,)
+    (finding,) = single_examples(small_task([1, 0, -1]))
+    assert finding.text.startswith("2 classes ('cat', 'dog') have one labelled item")
+    assert finding.items == (0, 1)
+    assert single_examples(small_task([0, 0, 1, 1])) == []
+
+
+def test_classes_that_are_mixed_up_are_named_with_the_expected_number():
+    confusion = np.array([[30.0, 10.0, 0.0], [6.0, 34.0, 0.0], [1.0, 0.0, 39.0]])
+    (finding,) = similar_classes(small_task([0, 1, 2], ("cat", "dog", "cow")), confusion)
+    assert finding.text.startswith("'cat' and 'dog' look alike: about 16 of their 80 items")
+
+
+def test_classes_with_the_same_centre_look_alike():
+    task, rows, truth = clustered_task(n_classes=3, n_shot=5, n_unlabelled=40, noise=0.5)
+    apart = rows[truth == 0].mean(0) - rows[truth == 1].mean(0)
+    rows[truth == 1] += apart.astype(np.float32)
+    (finding,) = of_kind(label_rows(task, ArrayRows(rows)), "similar classes")
+    assert "'class 0' and 'class 1' look alike" in finding.text

@@ -1,0 +1,63 @@
+"""Labelled items are scored without their own label."""
+
+import numpy as np
+import torch
+
+from clustered_rows import clustered_task
+from remp.labelling.quality import held_out as module
+from remp.labelling.quality.held_out import fold_numbers, hold_out
+from remp.propagation import Propagation, propagate
+from remp.rows import ArrayRows
+
+WITHOUT_LAYERS = Propagation(layers=0, scale=10.0, similarity="euclidean")
+
+
+def naive_logits(features, labels, item, n_classes, hidden):
+    """-10 ‖z - mean of the class without the hidden ones‖², up to ‖z‖²."""
+    scores = []
+    for number in range(n_classes):
+        members = [i for i in range(len(labels)) if labels[i] == number and i not in hidden]
+        mean = features[members].mean(0)
+        scores.append(10 * (2 * features[item] @ mean - mean @ mean))
+    return np.array(scores)
+
+
+def test_logits_are_those_of_class_means_without_the_hidden_items():
+    task, rows, _ = clustered_task(n_shot=3)
+    propagated = propagate(ArrayRows(rows), task.labels, 4, WITHOUT_LAYERS)
+    features = propagated.features(torch.from_numpy(rows)).double().numpy()
+    folds = fold_numbers(task.labels, 4)
+    held = hold_out(propagated, ArrayRows(rows), task.labels)
+    assert sorted(held.items) == list(np.flatnonzero(task.labels >= 0))
+    for item, logits in zip(held.items, held.logits, strict=True):
+        hidden = set(np.flatnonzero(folds == folds[item]))
+        np.testing.assert_allclose(logits, naive_logits(features, task.labels, item, 4, hidden), atol=1e-4)
+
+
+def test_a_wrong_label_does_not_help_itself():
+    task, rows, truth = clustered_task(noise=0.3, n_shot=5)
+    task.labels[0] = 1  # an item of class 0
+    held = hold_out(propagate(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels)
+    assert held.logits[list(held.items).index(0)].argmax() == truth[0] == 0
+
+
+def test_the_only_item_of_a_class_is_never_hidden():
+    labels = np.array([0, -1, 1, 1, -1, 2, 2, 2])
+    folds = fold_numbers(labels, 3)
+    assert list(folds[labels < 1]) == [-1, -1, -1]
+    assert sorted(folds[[2, 3]]) == [0, 1]
+    assert sorted(folds[[5, 6, 7]]) == [0, 1, 2]
+
+
+def test_many_labels_are_hidden_in_few_folds_of_every_class():
+    labels = np.repeat([0, 1], [95, 12])
+    folds = fold_numbers(labels, 2)
+    assert set(folds) == set(range(module.MOST_FOLDS))
+    assert np.bincount(folds[:95]).tolist() == [10] * 5 + [9] * 5
+
+
+def test_nothing_is_held_out_with_one_label_a_class():
+    task, rows, _ = clustered_task(n_shot=1)
+    held = hold_out(propagate(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels)
+    assert len(held) == 0
+    assert held.logits.shape == (0, 4)

@@ -1,0 +1,70 @@
+"""Items that resemble no class are told from those of the known classes."""
+
+import numpy as np
+import pytest
+import torch
+
+from clustered_rows import clustered_task
+from remp.labelling.outcome import STATUSES
+from remp.labelling.pipeline import label_rows
+from remp.labelling.quality.unknown import resemblance, smallest_known
+from remp.labelling.tasks.task import LabellingTask
+from remp.rows import ArrayRows
+
+UNKNOWN = STATUSES.index("unknown")
+
+
+def with_strangers(task, rows, strangers):
+    """The task with unlabelled rows of no class at its end."""
+    names = tuple(str(number) for number in range(len(rows) + len(strangers)))
+    labels = np.concatenate([task.labels, np.full(len(strangers), -1)])
+    return LabellingTask(names, labels, task.class_names), np.concatenate([rows, strangers]).astype(np.float32)
+
+
+def test_resemblance_is_the_cosine_with_the_nearest_prototype():
+    features, prototypes = torch.tensor([[3.0, 4.0], [-1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    assert resemblance(features, prototypes).tolist() == pytest.approx([0.8, 0.0])
+
+
+@pytest.mark.parametrize("m", [3, 10, 50])
+def test_one_more_item_like_those_held_out_is_called_unknown_as_rarely_as_promised(m):
+    random = np.random.default_rng(0)
+    alarms = [random.normal() < smallest_known(random.normal(size=m), np.empty(0)) for _ in range(4000)]
+    assert np.mean(alarms) == pytest.approx(0.03, abs=0.009)
+
+
+def test_without_held_out_items_only_what_is_far_below_the_others_is_unknown():
+    values = np.array([0.5, 0.52, 0.48, 0.55, 0.45, 0.51, -0.4])
+    least = smallest_known(np.empty(0), values)
+    assert -0.4 < least < 0.45
+
+
+@pytest.mark.parametrize("n_shot", [1, 5])
+def test_strangers_are_unknown_and_few_others_are(n_shot):
+    caught, alarms = [], []
+    for seed in range(4):
+        task, rows, _ = clustered_task(seed, n_shot=n_shot, n_unlabelled=50, noise=0.5)
+        strangers = np.random.default_rng(100 + seed).normal(size=(15, 64)) / 8
+        task, everything = with_strangers(task, rows, strangers)
+        is_unknown = label_rows(task, ArrayRows(everything)).status == UNKNOWN
+        caught.append(is_unknown[len(rows) :].mean())
+        alarms.append(is_unknown[: len(rows)].mean())
+    assert np.mean(caught) >= 0.8
+    assert np.mean(alarms) <= 0.05
+
+
+def test_a_crowd_of_strangers_does_not_become_a_class():
+    task, rows, _ = clustered_task(n_shot=5, n_unlabelled=40, noise=0.4)
+    random = np.random.default_rng(5)
+    crowd = random.normal(size=64) / 8 + 0.05 * random.normal(size=(40, 64))
+    task, everything = with_strangers(task, rows, crowd)
+    status = label_rows(task, ArrayRows(everything)).status
+    assert (status[len(rows) :] == UNKNOWN).mean() >= 0.9
+
+
+def test_nothing_is_unknown_if_that_is_not_wanted():
+    task, rows, _ = clustered_task()
+    task, everything = with_strangers(task, rows, -rows[:5])
+    labelling = label_rows(task, ArrayRows(everything), unknown=False)
+    assert not (labelling.status == UNKNOWN).any()
+    assert (labelling.labels >= 0).all()

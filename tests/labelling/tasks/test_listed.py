@@ -1,0 +1,132 @@
+"""A tree of pictures with a CSV file of labels."""
+
+import os
+import unicodedata
+
+import pytest
+
+from remp.errors import DataError
+from remp.labelling.tasks.listed import listed_task
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder with cat/1.jpg, 2.jpg and three.jpg, empty files."""
+    folder = tmp_path / "photos"
+    for name in ("cat/1.jpg", "2.jpg", "three.jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+def given(folder, content: str | bytes, at="labels.csv") -> dict[str, str]:
+    """Name -> label of the labelled items, if this is the CSV file."""
+    file = folder.parent / at
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    task = listed_task(folder, file)
+    return {name: task.class_names[label] for name, label in zip(task.names, task.labels, strict=True) if label >= 0}
+
+
+def test_only_the_file_gives_labels_whatever_the_folders_are_called(photos):
+    assert given(photos, "file,label\n2.jpg,dog\n") == {"2.jpg": "dog"}
+
+
+@pytest.mark.parametrize(
+    "header", ["file,label", "filename,class", "Path,Category", "IMAGE,Class Name", "x,file,label"]
+)
+def test_columns_go_by_several_names(photos, header):
+    cells = "2.jpg,dog" if not header.startswith("x") else "7,2.jpg,dog"
+    assert given(photos, f"{header}\n{cells}\n") == {"2.jpg": "dog"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbffile,label\r\n2.jpg,dog\r\n",
+        b"file;label\n2.jpg;dog\n",
+        b"file\tlabel\n2.jpg\tdog",
+        b'"file","label"\n\n"2.jpg"," dog "\n\n',
+        b"file,label\n./2.jpg,dog\n2.jpg,dog\n2.jpg,\n",
+    ],
+    ids=["byte order mark", "semicolons", "tabs", "quotes and blank lines", "the same twice"],
+)
+def test_files_as_programs_write_them(photos, content):
+    assert given(photos, content) == {"2.jpg": "dog"}
+
+
+@pytest.mark.parametrize("at", ["labels.csv", "photos/labels.csv", "photos/cat/labels.csv", "elsewhere/labels.csv"])
+def test_paths_are_relative_to_the_folder_wherever_the_file_lies(photos, at):
+    assert given(photos, "file,label\ncat/1.jpg,dog\n", at) == {"cat/1.jpg": "dog"}
+
+
+@pytest.mark.parametrize(
+    ("path", "at"),
+    [("photos/cat/1.jpg", "labels.csv"), ("1.jpg", "photos/cat/labels.csv"), ("../photos/cat/1.jpg", "else/l.csv")],
+)
+def test_or_relative_to_the_file(photos, path, at):
+    assert given(photos, f"file,label\n{path},dog\n", at) == {"cat/1.jpg": "dog"}
+
+
+def test_absolute_paths_and_backslashes_are_understood(photos):
+    assert given(photos, f"file,label\n{photos}/2.jpg,dog\ncat\\1.jpg,cat") == {"2.jpg": "dog", "cat/1.jpg": "cat"}
+
+
+def test_an_empty_label_is_none(photos):
+    assert given(photos, "file,label\n2.jpg,dog\nthree.jpg,\ncat/1.jpg\n") == {"2.jpg": "dog"}
+
+
+def test_accents_match_however_they_are_stored(photos):
+    (photos / unicodedata.normalize("NFD", "é.jpg")).touch()
+    assert list(given(photos, f"file,label\n{unicodedata.normalize('NFC', 'é.jpg')},dog\n").values()) == ["dog"]
+
+
+def test_a_name_that_is_not_utf8_matches_byte_for_byte(photos):
+    name = b"caf\xe9.jpg"
+    (photos / os.fsdecode(name)).touch()
+    assert given(photos, b"file,label\n" + name + b",dog\n") == {os.fsdecode(name): "dog"}
+
+
+def test_names_with_commas_quotes_and_newlines_match(photos):
+    (photos / 'a, "b"\nc.jpg').touch()
+    assert given(photos, 'file,label\n"a, ""b""\nc.jpg","x, ""y"""\n') == {'a, "b"\nc.jpg': 'x, "y"'}
+
+
+def test_files_that_are_listed_but_missing_are_skipped_with_a_reason(photos, tmp_path):
+    (tmp_path / "labels.csv").write_text("file,label\n2.jpg,dog\nnone.jpg,dog\n../labels.csv,cat\n")
+    task = listed_task(photos, tmp_path / "labels.csv")
+    reason = "listed in labels.csv, but no picture in the folder"
+    assert task.skipped == (("none.jpg", reason), ("../labels.csv", reason))
+
+
+def test_lines_of_a_result_that_got_no_label_count_as_unlabelled(photos):
+    lines = "2.jpg,dog,given,dog\nthree.jpg,unknown,unknown,dog\ncat/1.jpg,,uncertain,dog\n"
+    assert given(photos, f"file,label,status,likeliest\n{lines}") == {"2.jpg": "dog"}
+
+
+def test_a_status_in_a_file_of_the_users_means_nothing(photos):
+    assert given(photos, "file,label,status\n2.jpg,dog,unknown\n") == {"2.jpg": "dog"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("file,label\n2.jpg,dog\n./2.jpg,cat\n", r"gives './2.jpg' two labels: 'dog' in line 2 and 'cat' in line 3"),
+        ("fil,label\n2.jpg,dog\n", "no column 'file' .*there are: fil, label; did you mean 'fil'?"),
+        ("file,lable\n2.jpg,dog\n", "no column 'label' .*did you mean 'lable'?"),
+        ("2.jpg,dog\n", "no column 'file' .* in its first line"),
+        ("", "is empty; needed the columns 'file' and 'label'"),
+        ("file,label\nnone.jpg,dog\n", "none of the 1 files in .* the first is 'none.jpg'. Paths are relative to"),
+        ("file,label\n".encode("utf-16"), "zero bytes. Save it as CSV UTF-8"),
+        ('file,label\n"' + "x" * 200_000 + '",dog\n', "line 2 is not CSV"),
+    ],
+    ids=["two labels", "file", "label", "no header", "empty", "all missing", "UTF-16", "a giant cell"],
+)
+def test_a_file_that_cannot_be_right_is_an_error(photos, content, message):
+    with pytest.raises(DataError, match=message):
+        given(photos, content)
+
+
+def test_a_labels_file_that_is_not_there_is_an_error(photos):
+    with pytest.raises(DataError, match=r"none.csv' cannot be read: No such file"):
+        listed_task(photos, photos / "none.csv")
