@@ -10,7 +10,7 @@ from remp.training.averaging import MovingAverage
 
 
 def make_optimiser(method: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
-    """The optimiser of a run, with one group per parameter, which knows its name and the factor of its learning rate."""
+    """The optimiser of a run, one group per parameter; a group knows its name and the factor of its learning rate."""
     groups = [
         {"params": [parameter], "factor": method.learning_rate_factor(name), "name": name}  # type: ignore[operator]
         for name, parameter in method.named_parameters()
