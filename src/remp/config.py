@@ -156,7 +156,8 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} holds {type(settings).__name__}; needed lines of 'name: value'")
     overrides = overrides or {}
-    for kind, table in (("method", METHODS), ("backbone", BACKBONES)):
+    tables: dict[str, Mapping[str, type]] = {"method": METHODS, "backbone": BACKBONES}
+    for kind, table in tables.items():
         before = settings.get(kind, RunConfig.model_fields[kind].default)
         if overrides.get(kind, before) != before and before in table:
             # The file's settings of the one that is replaced mean nothing to the other, even under the same name.
