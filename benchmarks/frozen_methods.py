@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.compare import chosen_methods
 from remp.episodes import EpisodeSampler, Protocol
-from remp.evaluation import score_episodes
+from remp.evaluation.compare import chosen_methods
+from remp.evaluation.evaluate import score_episodes
 from remp.methods import METHODS
 
 DIM, N_CLASSES, PER_CLASS = 640, 20, 600

@@ -29,10 +29,10 @@ from sklearn.semi_supervised import LabelSpreading
 
 from remp import ReMPClassifier, open_set
 from remp.backbones.pretrained import PRETRAINED
+from remp.evaluation.statistics import mean_interval, paired_difference
 from remp.propagation.row_transform import fit_transform
 from remp.rows import ArrayRows
 from remp.sharding import Shard
-from remp.statistics import mean_interval, paired_difference
 from remp.transform import FeatureTransform
 
 N_SHOT, LARGEST, RATIO, SIDE = 5, 600, 10, 128

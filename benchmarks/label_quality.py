@@ -21,13 +21,13 @@ import torch
 from label_tasks import Pictures, TrueTask, draw_task, load
 
 from remp.embedder import DEFAULT
+from remp.evaluation.statistics import Estimate, paired_difference
 from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
 from remp.labelling.tasks.task import LabellingTask
 from remp.propagation import Propagation, propagate
 from remp.rows import ArrayRows
-from remp.statistics import Estimate, paired_difference
 
 
 def coverage(pictures: Pictures, n_tasks: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from remp.episodes import EpisodeSampler, Protocol
-from remp.evaluation import score_episodes
+from remp.evaluation.evaluate import score_episodes
 from remp.methods import METHODS
 
 

@@ -28,9 +28,9 @@ from remp.checkpoint import build_method, load_trained
 from remp.config import RunConfig, load_config, parse_overrides
 from remp.datasets import ImageSet, open_set
 from remp.episodes import Protocol
-from remp.evaluation import accuracies, draw_episodes
+from remp.evaluation.evaluate import accuracies, draw_episodes
+from remp.evaluation.statistics import Estimate, mean_interval, paired_difference
 from remp.methods import Method
-from remp.statistics import Estimate, mean_interval, paired_difference
 from remp.training import train
 from remp.training.episodes import TrainingEpisodes
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from remp import METHODS, Episodes, EpisodeSampler, Protocol
-from remp.evaluation import score_episodes
+from remp.evaluation.evaluate import score_episodes
+from remp.evaluation.statistics import mean_interval, paired_difference
 from remp.methods import Method
 from remp.similarity import cosine
-from remp.statistics import mean_interval, paired_difference
 
 
 class NearestNeighbour(Method):

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from remp.datasets import open_set
 from remp.episodes import Protocol
-from remp.evaluation import draw_episodes, embed, score_episodes
+from remp.evaluation.evaluate import draw_episodes, embed, score_episodes
+from remp.evaluation.statistics import mean_interval
 from remp.methods import METHODS
 from remp.models import load
-from remp.statistics import mean_interval
 from remp.transform import FeatureTransform
 
 GRID = {

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from remp.datasets import open_set
 from remp.episodes import Protocol
-from remp.evaluation import evaluate
+from remp.evaluation.evaluate import evaluate
+from remp.evaluation.result import Result
+from remp.evaluation.statistics import paired_difference
 from remp.models import load
-from remp.result import Result
-from remp.statistics import paired_difference
 
 HERE = Path(__file__).parent
 SEED = 2021

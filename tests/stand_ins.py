@@ -8,7 +8,7 @@ from remp.augment import Normalisation
 from remp.checkpoint import Trained, build_method
 from remp.config import make_config
 from remp.episodes import Protocol
-from remp.result import Result
+from remp.evaluation.result import Result
 
 
 def made_up_result(method: str, *, randomness: int = 0, **changes: Any) -> Result:

@@ -12,7 +12,7 @@ from torch import nn
 from remp.backbones.efficientnet_lite0 import PACKAGE
 from remp.embedder import find_embedder
 from remp.errors import CheckpointError, ConfigError
-from remp.evaluation import embed
+from remp.evaluation.evaluate import embed
 from remp.models import load
 
 

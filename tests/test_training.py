@@ -15,7 +15,7 @@ from remp.config import make_config
 from remp.datasets import base
 from remp.episodes import EpisodeSampler
 from remp.errors import ConfigError, EpisodeError, TrainingError
-from remp.evaluation import accuracies
+from remp.evaluation.evaluate import accuracies
 from remp.methods import METHODS, ProtoNet
 from remp.training import episodes as training_episodes
 from remp.training import train

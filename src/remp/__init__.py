@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from remp.episodes import EpisodeSampler as EpisodeSampler
     from remp.episodes import Protocol as Protocol
     from remp.estimator import ReMPClassifier as ReMPClassifier
-    from remp.evaluation import evaluate as evaluate
+    from remp.evaluation.evaluate import evaluate as evaluate
+    from remp.evaluation.result import Result as Result
+    from remp.evaluation.statistics import mean_interval as mean_interval
+    from remp.evaluation.statistics import paired_difference as paired_difference
     from remp.label_files import label as label
     from remp.labelling.options import LabelOptions as LabelOptions
     from remp.methods import METHODS as METHODS
@@ -40,9 +43,6 @@ if TYPE_CHECKING:
     from remp.models import load as load
     from remp.rectification import Rectification as Rectification
     from remp.rectification import rectify as rectify
-    from remp.result import Result as Result
-    from remp.statistics import mean_interval as mean_interval
-    from remp.statistics import paired_difference as paired_difference
     from remp.training import resume as resume
     from remp.training import train as train
 
@@ -59,15 +59,15 @@ _HOMES = {
     "Protocol": "remp.episodes",
     "ReMPClassifier": "remp.estimator",
     "Rectification": "remp.rectification",
-    "Result": "remp.result",
+    "Result": "remp.evaluation.result",
     "Trained": "remp.checkpoint",
-    "evaluate": "remp.evaluation",
+    "evaluate": "remp.evaluation.evaluate",
     "label": "remp.label_files",
     "load": "remp.models",
     "load_episodes": "remp.episode_files",
-    "mean_interval": "remp.statistics",
+    "mean_interval": "remp.evaluation.statistics",
     "open_set": "remp.datasets",
-    "paired_difference": "remp.statistics",
+    "paired_difference": "remp.evaluation.statistics",
     "prepare": "remp.datasets",
     "rectify": "remp.rectification",
     "resume": "remp.training",

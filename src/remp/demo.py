@@ -11,10 +11,10 @@ from remp.checkpoint import Trained
 from remp.config import make_config
 from remp.datasets import ImageSet, open_set
 from remp.episodes import Protocol
-from remp.evaluation import evaluate
+from remp.evaluation.evaluate import evaluate
+from remp.evaluation.result import Result
+from remp.evaluation.side_by_side import comparison_table
 from remp.models import load
-from remp.report import comparison_table
-from remp.result import Result
 from remp.training import train
 
 # Sized for about two minutes on two cores.
@@ -68,7 +68,7 @@ def run_steps(out: Path, sets: Mapping[str, ImageSet], scale: Scale) -> Path:
     results = _evaluate(trained, folder, sets["test"], scale)
     print(f"\n{comparison_table(results)}\n\n{conclusion(results)}", flush=True)
     histories = {_title(one): read_history(folder / method) for method, one in trained.items()}
-    from remp.report.demo_report import write_demo_report  # here, because it draws: matplotlib takes a second to import
+    from remp.report.demo.report import write_demo_report  # here, because it draws: matplotlib takes a second to import
 
     report = write_demo_report(folder / "report.html", trained["remp"], sets["test"], results, histories)
     print(f"Report: {report}   (all of it took {time.perf_counter() - started:.0f} s)", flush=True)

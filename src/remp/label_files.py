@@ -22,7 +22,7 @@ from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task
 from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
-from remp.report.label_report import write_label_report
+from remp.report.label.report import write_label_report
 from remp.rows import ArrayRows, Rows
 from remp.sharding import Shard, current_shard
 

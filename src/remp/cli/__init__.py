@@ -76,7 +76,7 @@ def evaluate(
     """Score a trained method on episodes. Settings of the method can be changed: --layers 0 …"""
     from remp.datasets import open_set
     from remp.episode_files import load_episodes
-    from remp.evaluation import evaluate as run
+    from remp.evaluation.evaluate import evaluate as run
     from remp.models import load
 
     file, overrides = file_and_settings(checkpoint, context.args)
@@ -112,7 +112,7 @@ def episodes(
     """Draw episodes and write them to a file, so that others can score the very same ones."""
     from remp.datasets import open_set
     from remp.episode_files import save_episodes
-    from remp.evaluation import draw_episodes
+    from remp.evaluation.evaluate import draw_episodes
 
     images = open_set(data, split)
     protocol = make_protocol(n_way, n_shot, n_query, distribution)

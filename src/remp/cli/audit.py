@@ -14,8 +14,8 @@ def audit(
     seed: Annotated[int, typer.Option(help="Of the made-up episodes.")] = 0,
 ) -> None:
     """Check a method for leaks: pass or fail for each property, with the numbers. Exit code 1 if any fails."""
-    from remp.audit import audit as run
-    from remp.audit.finding import findings_text
+    from remp.evaluation.audit import audit as run
+    from remp.evaluation.audit.subject import findings_text
 
     subject = _subject(method, module)
     findings = run(subject.method, image_size=subject.image_size, seed=seed)
@@ -29,9 +29,8 @@ def audit(
 
 def _subject(name: str, module: Path | None) -> Any:
     """From the user's file, from the table with fresh weights, or trained."""
-    from remp.audit.method_files import method_from_file
-    from remp.audit.subject import Subject, tiny_method
     from remp.errors import ConfigError
+    from remp.evaluation.audit.subject import Subject, method_from_file, tiny_method
     from remp.methods import METHODS
     from remp.models import load, shipped_models
     from remp.ops.nearest import nearest

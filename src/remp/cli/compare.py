@@ -12,7 +12,7 @@ from remp.cli.options import Distribution, make_protocol
 from remp.errors import ConfigError
 
 if TYPE_CHECKING:
-    from remp.compare.frozen_features import FrozenFeatures
+    from remp.evaluation.frozen_features import FrozenFeatures
 
 SEVERAL_SHOTS = {"allow_extra_args": True}  # --n-shot 1 5: an option takes one value, the others come as extra ones
 
@@ -40,10 +40,10 @@ def compare(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a comparison in that folder.")] = False,
 ) -> None:
     """Score classifiers on the same features and episodes; write table, numbers and picture."""
-    from remp.compare import chosen_methods
-    from remp.compare import compare as run
-    from remp.compare.files import check_free, comparison_text, write_comparison
     from remp.datasets import open_set, read_index
+    from remp.evaluation.compare import chosen_methods
+    from remp.evaluation.compare import compare as run
+    from remp.report.comparison import check_free, comparison_text, write_comparison
 
     protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (n_shot, *context.args)]
     names = chosen_methods(methods, reference)
@@ -68,9 +68,8 @@ class _Source:
 
     @classmethod
     def find(cls, features: str, data: str | None, side: int | None) -> "_Source":
-        from remp.compare.frozen_features import frozen_features
-        from remp.compare.pretrained_features import pretrained_features
         from remp.embedder import find_embedder, is_checkpoint
+        from remp.evaluation.frozen_features import frozen_features, pretrained_features
         from remp.models import load
 
         if is_checkpoint(features):

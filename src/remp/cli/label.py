@@ -37,7 +37,7 @@ def label(
     """Label the rest of your pictures from a few examples. Your files are only read."""
     from remp.label_files import label as run
     from remp.labelling.options import LabelOptions
-    from remp.report.label_summary import stages_line, summary
+    from remp.report.label.summary import stages_line, summary
 
     if copy and link:
         raise ConfigError("--copy and --link were both given: give one of them")

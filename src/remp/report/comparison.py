@@ -1,91 +1,171 @@
-"""Results of several methods side by side, with the paired difference of the first to each other one."""
+"""A comparison as text, Markdown, CSV, JSON and a picture."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import csv
+import json
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from remp.errors import EpisodeError
-from remp.methods import METHODS
-from remp.result import Result
-from remp.statistics import Estimate, paired_difference
+from remp.atomic import write_atomically
+from remp.errors import ConfigError
+from remp.evaluation.compare import Comparison, Entry, Table
+from remp.evaluation.side_by_side import protocol_note
+from remp.evaluation.statistics import Estimate
+from remp.report.drawing import COLOURS, QUIET
 
-MOST_SETTINGS_IN_A_NAME = 3
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-
-@dataclass(frozen=True)
-class Row:
-    """A result with its name and what the first result of the table is ahead of it by; None for the first itself."""
-
-    name: str
-    result: Result
-    difference: Estimate | None
-
-    @property
-    def accuracy(self) -> str:
-        return self.result.estimate.percent()
-
-    @property
-    def lead(self) -> str:
-        """The difference in points, with its sign."""
-        if self.difference is None:
-            return ""
-        return f"{100 * self.difference.mean:+.2f} ± {100 * self.difference.half_width:.2f}".replace("-", "−")
-
-    @property
-    def kind(self) -> str:
-        return "transductive" if self.result.transductive else "inductive"
+NAMES = ("comparison.md", "comparison.csv", "comparison.json", "comparison.png")
+HEAD = ("method", "accuracy", "difference", "episodes/s", "assumptions")
+ASSUMPTIONS = ("inductive", "transductive", "transductive, balanced", "inductive, balanced")
 
 
-def compare(results: Sequence[Result]) -> list[Row]:
-    """One row a result. Raises EpisodeError unless all were made on the same episodes."""
-    first = results[0]
-    for other in results[1:]:
-        if other.episode_hash != first.episode_hash:
-            raise EpisodeError(
-                f"{first.method} was scored on episodes {first.episode_hash[:12]}, {other.method} on "
-                f"{other.episode_hash[:12]}; a paired difference needs the same: evaluate both with --episodes FILE"
-            )
-    differences = [None, *(paired_difference(first.accuracies, other.accuracies) for other in results[1:])]
-    return [Row(*row) for row in zip(_names(results), results, differences, strict=True)]
+def comparison_text(comparison: Comparison) -> str:
+    """The tables in columns, for a terminal."""
+    return "\n\n".join(f"{_aligned(_cells(table))}\n{_note(table)}" for table in comparison.tables)
 
 
-def comparison_table(results: Sequence[Result]) -> str:
-    """Accuracies with 95 % intervals, the paired differences to the first, and the protocol, as lines of text."""
-    rows = compare(results)
-    head = ("", "accuracy", "difference", "kind", "checkpoint")
-    cells = [head, *((row.name, row.accuracy, row.lead, row.kind, row.result.checkpoint_hash[:12]) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    lines = ["   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    note = f"Differences: {rows[0].name} minus the row, in points, paired by episode."
-    return "\n".join([*lines, note, protocol_note(results[0])])
+def comparison_markdown(comparison: Comparison) -> str:
+    """The tables for a page."""
+    return "\n".join(f"{_piped(_cells(table))}\n\n{_note(table)}\n" for table in comparison.tables)
 
 
-def protocol_note(result: Result) -> str:
-    """What the numbers of a table have in common, in two lines."""
-    protocol = result.protocol
-    drawn = f"seed {result.seed}" if result.seed is not None else "from a file"
+def comparison_csv(comparison: Comparison) -> str:
+    """One line a method and protocol; numbers as shares, not in percent."""
+    records = [_record(table, entry) for table in comparison.tables for entry in table.entries]
+    text = StringIO()
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+def comparison_json(comparison: Comparison) -> str:
+    """Everything: each table's episode hash and protocol, each method's settings and accuracy of every episode."""
+    tables = [
+        {
+            **table.protocol.as_dict(),
+            "reference": table.reference,
+            "episode_hash": table.entries[0].result.episode_hash,
+            "checkpoint_hash": table.entries[0].result.checkpoint_hash,
+            "rows": [{**_record(table, entry), **entry.result.as_dict()} for entry in table.entries],
+        }
+        for table in comparison.tables
+    ]
+    return json.dumps({"tables": tables}, ensure_ascii=False) + "\n"
+
+
+def check_free(folder: Path, *, overwrite: bool = False) -> None:
+    """Raise ConfigError if the folder holds a comparison that may not be overwritten."""
+    held = [name for name in NAMES if (folder / name).exists()]
+    if held and not overwrite:
+        raise ConfigError(f"{folder} holds {', '.join(held)} already: give another folder, or --overwrite")
+
+
+def write_comparison(comparison: Comparison, folder: Path, *, overwrite: bool = False) -> list[Path]:
+    """Write all files into the folder and return their paths."""
+    check_free(folder, overwrite=overwrite)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = (comparison_markdown(comparison), comparison_csv(comparison), comparison_json(comparison))
+    contents = [*(text.encode() for text in texts), comparison_plot(comparison)]
+    paths = [folder / name for name in NAMES]
+    for path, content in zip(paths, contents, strict=True):
+        write_atomically(path, content)
+    return paths
+
+
+def _cells(table: Table) -> list[tuple[str, ...]]:
+    rows = [
+        (
+            entry.name,
+            entry.accuracy,
+            entry.lead or "reference",
+            f"{entry.episodes_per_second:,.0f}",
+            entry.assumptions,
+        )
+        for entry in table.entries
+    ]
+    return [HEAD, *rows]
+
+
+def _note(table: Table) -> str:
+    result = table.entries[0].result
     return (
-        f"Means and 95 % intervals over the same n = {result.estimate.n} episodes of {result.data} / {result.split}:\n"
-        f"{protocol.n_way}-way, {protocol.n_shot}-shot, {protocol.n_query} queries a class ({protocol.distribution}), "
-        f"{drawn}, hash {result.episode_hash[:16]}"
+        f"{protocol_note(result)}\n"
+        f"Features: {result.backbone} of {result.checkpoint} ({result.checkpoint_hash[:12]}), transform "
+        f"{result.transform}. Differences: to {table.reference}, in points, paired by episode."
     )
 
 
-def _names(results: Sequence[Result]) -> list[str]:
-    """Each result by its method; results of the same method also by the settings in which they differ."""
-    return [", ".join([_method_name(result), *_distinctions(result, results)]) for result in results]
+def _aligned(cells: list[tuple[str, ...]]) -> str:
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
+    return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
 
 
-def _method_name(result: Result) -> str:
-    return METHODS[result.method].__name__ if result.method in METHODS else result.method
+def _piped(cells: list[tuple[str, ...]]) -> str:
+    lines = [cells[0], ("---",) * len(HEAD), *cells[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _distinctions(result: Result, results: Sequence[Result]) -> list[str]:
-    own = _facts(result)
-    others = [_facts(other) for other in results if other.method == result.method]
-    differing = [name for name in own if any(other.get(name) != own[name] for other in others)]
-    return [f"{name} {own[name]}" for name in differing[:MOST_SETTINGS_IN_A_NAME]]
+def _record(table: Table, entry: Entry) -> dict[str, Any]:
+    """The row in plain types."""
+    result, protocol = entry.result, table.protocol
+    shots = "+".join(map(str, protocol.n_shot)) if isinstance(protocol.n_shot, tuple) else protocol.n_shot
+    return {
+        "method": entry.name,
+        "n_way": protocol.n_way,
+        "n_shot": shots,
+        "n_query": protocol.n_query,
+        "distribution": protocol.distribution,
+        "n_episodes": result.estimate.n,
+        **_numbers("accuracy", result.estimate),
+        "reference": table.reference,
+        **_numbers("difference", entry.difference),
+        "episodes_per_second": round(entry.episodes_per_second, 2),
+        "transductive": result.transductive,
+        "assumes_balance": result.assumes_balance,
+        "episode_hash": result.episode_hash,
+    }
 
 
-def _facts(result: Result) -> dict[str, Any]:
-    return {**result.settings, "transform": result.transform, "checkpoint": result.checkpoint_hash[:8]}
+def _numbers(name: str, estimate: Estimate | None) -> dict[str, float | None]:
+    """Mean and half-width, None where there is none: a single episode has no interval."""
+    mean = None if estimate is None else round(estimate.mean, 6)
+    half_width = None if estimate is None or estimate.n == 1 else round(estimate.half_width, 6)
+    return {name: mean, f"{name}_half_width_95": half_width}
+
+
+def comparison_plot(comparison: Comparison) -> bytes:
+    """One panel a protocol: accuracies with 95 % intervals, the best on top, coloured by what is assumed, as PNG."""
+    from remp.report.figure_style import styled_figure  # here, because matplotlib takes a second to import
+
+    tables = comparison.tables
+    height = 1.3 + 0.28 * max(len(table.entries) for table in tables)
+    with styled_figure(1.0 + 4.8 * len(tables), height) as (figure, png):
+        for axes, table in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables, strict=True):
+            _draw(axes, table)
+        handles, labels = _legend(figure.axes)
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+        return png()
+
+
+def _draw(axes: "Axes", table: Table) -> None:
+    protocol = table.protocol
+    places = range(len(table.entries), 0, -1)
+    for place, entry in zip(places, table.entries, strict=True):
+        estimate, colour = entry.result.estimate, COLOURS[ASSUMPTIONS.index(entry.assumptions)]
+        width = 100 * estimate.half_width if estimate.n > 1 else None
+        axes.errorbar(100 * estimate.mean, place, xerr=width, fmt="o", color=colour, capsize=3, label=entry.assumptions)
+        if entry.name == table.reference:
+            axes.axvline(100 * estimate.mean, color=QUIET, linestyle=":", linewidth=1, label=f"reference: {entry.name}")
+    axes.set_yticks(list(places), [entry.name for entry in table.entries])
+    axes.set_xlabel("accuracy, % (mean and 95 % interval)")
+    axes.set_title(f"{protocol.n_way}-way {protocol.n_shot}-shot, {protocol.distribution}")
+
+
+def _legend(panels: "list[Axes]") -> tuple[list, list[str]]:
+    """Each colour and line once."""
+    handles, labels = panels[0].get_legend_handles_labels()
+    once = dict(zip(labels, handles, strict=True))
+    return list(once.values()), list(once)

@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from remp.report.palette import INK, QUIET
+from remp.report.drawing import INK, QUIET
 
 DOTS_AN_INCH = 170
 STYLE: Any = {

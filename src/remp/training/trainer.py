@@ -15,7 +15,7 @@ from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
 from remp.errors import EpisodeError, Interrupted, TrainingError
-from remp.evaluation import accuracies, draw_episodes
+from remp.evaluation.evaluate import accuracies, draw_episodes
 from remp.models import find_checkpoint
 from remp.ops.allocator import keep_freed_memory
 from remp.progress import progress

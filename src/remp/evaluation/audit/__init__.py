@@ -1,0 +1,192 @@
+"""The leak audit: whether a method keeps to its contract, property by property, with the numbers measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from remp.episodes import Episodes
+from remp.evaluation.audit.balance import measure_balance
+from remp.evaluation.audit.subject import IMAGE_SIZE, Finding, Subject, rows, with_queries
+from remp.methods.base import Method
+
+TOLERANCE = 1e-4  # of the usual spread of a query's logits
+ALONE = 8  # tasks of a batch that are asked about again one by one
+
+
+def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed: int = 0) -> list[Finding]:
+    """Check every property on made-up episodes drawn from `seed`.
+
+    The episodes hold features of `method.feature_shape`, or, for a method that overrides `score`, images of
+    `image_size` (height, width, channels). A property whose check raises has failed, and the others go on.
+    """
+    subject = Subject(method, image_size, seed)
+    was_training = method.training
+    method.eval()
+    try:
+        return [_checked(name, check, subject) for name, check in PROPERTIES.items()]
+    finally:
+        method.train(was_training)
+
+
+def _checked(name: str, check: Callable[[Subject], Finding], subject: Subject) -> Finding:
+    try:
+        return replace(check(subject), name=name)
+    except Exception as error:  # whatever somebody's own code may raise is a finding
+        return Finding(name, False, f"raised {type(error).__name__}: {error}")
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """How far answers are from those expected. difference: the largest, as a share of the usual spread of logits.
+    changed: queries, of `total`, for which another class wins."""
+
+    difference: float
+    changed: int
+    total: int
+
+    @classmethod
+    def between(cls, answer: Tensor, expected: Tensor) -> "_Gap":
+        """answer, expected: (…, n_way). What all classes of a query have in common is not counted."""
+        usual = (expected.amax(-1) - expected.amin(-1)).mean()
+        scale = torch.maximum(usual, 0.01 * expected.abs().max()).clamp(min=1e-30)
+        away = ((answer - answer.mean(-1, keepdim=True)) - (expected - expected.mean(-1, keepdim=True))) / scale
+        winner = answer.argmax(-1, keepdim=True)
+        behind = (expected.amax(-1, keepdim=True) - expected.gather(-1, winner)) / scale
+        return cls(
+            difference=float(away.abs().nan_to_num(nan=torch.inf).max()),
+            changed=int((behind > TOLERANCE).sum()),  # a tie has no one winner
+            total=winner.numel(),
+        )
+
+    @classmethod
+    def worst(cls, *gaps: "_Gap") -> "_Gap":
+        return max(gaps, key=lambda gap: (gap.difference, gap.changed))
+
+    @property
+    def is_none(self) -> bool:
+        return self.difference <= TOLERANCE and self.changed == 0
+
+    def finding(self, good: str, bad: str) -> Finding:
+        numbers = {"difference": self.difference, "changed": self.changed, "of": self.total}
+        return Finding("", self.is_none, good if self.is_none else bad, numbers)
+
+
+def _repeatable(subject: Subject) -> Finding:
+    return _Gap.between(subject.answer(subject.usual_episodes()), subject.usual_answer).finding(
+        "the same episodes get the same answers twice", "the same episodes get other answers the second time"
+    )
+
+
+def _query_order(subject: Subject) -> Finding:
+    episodes = subject.usual_episodes()
+    order = _orders(episodes.query, subject.seed)
+    moved = subject.answer(with_queries(episodes, order))
+    return _Gap.between(moved, rows(subject.usual_answer, order)).finding(
+        "the answers move with the queries", "an answer depends on the place of its query among the others"
+    )
+
+
+def _support_order(subject: Subject) -> Finding:
+    episodes = subject.usual_episodes()
+    order = _orders(episodes.support, subject.seed)
+    support, labels = rows(episodes.support, order), rows(episodes.support_labels, order)
+    moved = subject.answer(replace(episodes, support=support, support_labels=labels))
+    return _Gap.between(moved, subject.usual_answer).finding(
+        "the order of the labelled items does not matter", "the answers depend on the order of the labelled items"
+    )
+
+
+def _class_names(subject: Subject) -> Finding:
+    episodes = subject.usual_episodes()
+    assert episodes.query_labels is not None, "made-up episodes carry labels"
+    names = torch.arange(episodes.n_way).roll(2)
+    renamed = replace(
+        episodes, support_labels=names[episodes.support_labels], query_labels=names[episodes.query_labels]
+    )
+    return _Gap.between(subject.answer(renamed)[..., names], subject.usual_answer).finding(
+        "renaming the classes renames the answers", "the answers depend on the number a class has"
+    )
+
+
+def _query_labels(subject: Subject) -> Finding:
+    episodes = subject.usual_episodes()
+    assert episodes.query_labels is not None, "made-up episodes carry labels"
+    wrong = replace(episodes, query_labels=(episodes.query_labels + 1) % episodes.n_way)
+    blind = subject.answer(episodes.without_query_labels())
+    gaps = [_Gap.between(answer, blind) for answer in (subject.usual_answer, subject.answer(wrong))]
+    return _Gap.worst(*gaps).finding(
+        "no, true and wrong labels of the queries give the same answers", "the answers depend on the queries' labels"
+    )
+
+
+def _batch(subject: Subject) -> Finding:
+    episodes = subject.usual_episodes(subject.n_batch)
+    together = subject.answer(episodes)
+    chosen = range(0, len(episodes), len(episodes) // ALONE)
+    alone = torch.cat([subject.answer(episodes[i : i + 1]) for i in chosen])
+    return _Gap.between(alone, together[list(chosen)]).finding(
+        f"a task alone and in a batch of {len(episodes)} gets the same answers",
+        "the answers depend on the rest of the batch",
+    )
+
+
+def _other_queries(subject: Subject) -> Finding:
+    episodes, together = subject.usual_episodes(), subject.usual_answer
+    kept = [torch.arange(n).expand(len(episodes), -1) for n in (1, episodes.query.shape[1] // 2)]
+    gaps = [_Gap.between(subject.answer(with_queries(episodes, k)), rows(together, k)) for k in kept]
+    finding = _Gap.worst(*gaps).finding(
+        "an answer does not change when other queries are removed", "an answer changes when other queries are removed"
+    )
+    if not subject.method.transductive:
+        return replace(finding, sentence=f"declared inductive: {finding.sentence}")
+    use = "does not use the other queries here" if finding.passed else "uses the other queries"
+    return replace(finding, passed=True, sentence=f"declared transductive: {use}")
+
+
+def _shapes(subject: Subject) -> Finding:
+    """n_way from 2 to 20, one to three shots, and queries of only some of the classes."""
+    cases = {}
+    for n_way in (2, 3, 7, 20):
+        present = torch.arange(12).remainder(max(1, n_way // 2)).expand(3, -1)
+        cases[f"{n_way} ways"] = subject.episodes([1 + way % 3 for way in range(n_way)], present)
+    return _all_finite(subject, cases, "2 to 20 ways, unequal shots, absent classes")
+
+
+def _degenerate(subject: Subject) -> Finding:
+    episodes = subject.usual_episodes()
+    one = torch.zeros(len(episodes), 1, dtype=torch.int64)
+    cases = {
+        "identical items": episodes.map(torch.ones_like),
+        "zeros": episodes.map(torch.zeros_like),
+        "one query": with_queries(episodes, one),
+        "one query, zeros": with_queries(episodes, one).map(torch.zeros_like),
+        "one shot, one query": subject.episodes((1, 1), one),
+    }
+    return _all_finite(subject, cases, ", ".join(cases))
+
+
+def _all_finite(subject: Subject, cases: dict[str, Episodes], what: str) -> Finding:
+    failed = [name for name, episodes in cases.items() if not subject.answer(episodes).isfinite().all()]
+    sentence = f"not finite for {', '.join(failed)}" if failed else f"finite for {what}"
+    return Finding("", not failed, sentence, {"cases": len(cases), "not finite": len(failed)})
+
+
+def _orders(items: Tensor, seed: int) -> Tensor:
+    """A random order of the items of each episode: (E, n, …) -> (E, n)."""
+    return torch.rand(items.shape[:2], generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
+
+
+PROPERTIES: dict[str, Callable[[Subject], Finding]] = {
+    "repeatable": _repeatable,
+    "query order": _query_order,
+    "support order": _support_order,
+    "class names": _class_names,
+    "query labels": _query_labels,
+    "batch": _batch,
+    "other queries": _other_queries,
+    "balance": measure_balance,
+    "shapes": _shapes,
+    "degenerate input": _degenerate,
+}

@@ -1,0 +1,180 @@
+"""Evaluation: every image embedded once, episodes scored in batches, every episode's accuracy kept."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.augment import Normalisation
+from remp.checkpoint import Trained
+from remp.datasets.base import ImageSet
+from remp.episode_files import episode_hash
+from remp.episodes import Episodes, EpisodeSampler, Protocol
+from remp.errors import CheckpointError, ConfigError, EpisodeError
+from remp.evaluation.result import Result
+from remp.methods.base import Method
+from remp.ops.allocator import keep_freed_memory
+from remp.ops.parallel import on_all_cores
+from remp.progress import progress
+from remp.transform import FeatureTransform
+
+EMBED_BATCH = 256
+SCORE_BYTES = 24 * 2**20  # what the items of the episodes that are scored at once, on one core, may take
+NO_TRANSFORM = FeatureTransform()
+
+
+def evaluate(
+    trained: Trained,
+    images: ImageSet,
+    protocol: Protocol,
+    *,
+    n_episodes: int = 600,
+    seed: int | None = None,
+    transform: str | None = None,
+    episodes: Episodes | None = None,
+) -> Result:
+    """Accuracy of a trained method on episodes of `images`, drawn from `seed` (default 0) unless given as image ids.
+
+    transform: parts of "mirror+power+l2+centre", "none", or None for the one in the checkpoint's settings.
+    """
+    check_size(trained, images)
+    chosen = FeatureTransform.parse(trained.config.transform if transform is None else transform)
+    if episodes is None:
+        seed = seed or 0
+        episodes = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
+    elif episodes.n_way != protocol.n_way:
+        raise EpisodeError(f"the episodes are {episodes.n_way}-way, the protocol {protocol.n_way}-way: make them agree")
+    return Result(
+        accuracies=accuracies(trained.method, images, trained.normalisation, episodes, chosen),
+        protocol=protocol,
+        seed=seed,
+        episode_hash=episode_hash(episodes, images.fingerprint),
+        data=images.name,
+        split=images.split,
+        fingerprint=images.fingerprint,
+        method=trained.config.method,
+        backbone=trained.config.backbone,
+        settings=trained.config.flat(),
+        transform=str(chosen),
+        transductive=trained.method.transductive or chosen.transductive,
+        assumes_balance=trained.method.assumes_balance,
+        checkpoint=trained.name,
+        checkpoint_hash=trained.hash,
+    )
+
+
+def draw_episodes(images: ImageSet, protocol: Protocol, *, n_episodes: int, seed: int) -> Episodes:
+    """Episodes of image ids."""
+    return EpisodeSampler(images.labels, protocol, seed=seed, class_names=images.class_names).sample(n_episodes)
+
+
+def accuracies(
+    method: Method,
+    images: ImageSet,
+    normalisation: Normalisation,
+    episodes: Episodes,
+    transform: FeatureTransform = NO_TRANSFORM,
+) -> np.ndarray:
+    """Accuracy of each episode of image ids -> (E,)."""
+    if type(method).score is not Method.score:  # the features of an image depend on its task: nothing to embed once
+        if transform != NO_TRANSFORM:
+            raise ConfigError(
+                f"transform is {str(transform)!r}, but {type(method).__name__} changes its features from task to task: "
+                "set --transform none"
+            )
+        return _score_image_episodes(method, episodes, images.images, normalisation)
+    return score_episodes(method, episodes, embed(method, images.images, normalisation, transform), transform)
+
+
+def embed(
+    method: Method, images: np.ndarray, normalisation: Normalisation, transform: FeatureTransform = NO_TRANSFORM
+) -> Tensor:
+    """Features of all images: uint8 (n, height, width, channels) -> (n, …), in evaluation mode, without gradient."""
+    device = _device(method)
+    features: Tensor | None = None
+    with _evaluating(method), progress("embedding", len(images), unit="images") as bar:
+        for start in range(0, len(images), EMBED_BATCH):
+            batch = torch.from_numpy(np.array(images[start : start + EMBED_BATCH])).to(device)
+            pixels = normalisation(batch)
+            views = [pixels, pixels.flip(3)] if transform.mirror else [pixels]
+            part = transform.features(*map(method.embed, views))
+            if features is None:
+                features = part.new_empty(len(images), *part.shape[1:])
+            features[start : start + len(batch)] = part
+            bar.advance(len(batch))
+    assert features is not None, "no images to embed"
+    return features
+
+
+def score_episodes(
+    method: Method, episodes: Episodes, features: Tensor, transform: FeatureTransform = NO_TRANSFORM
+) -> np.ndarray:
+    """Accuracy of each episode of image ids, given the features of all images (n, …) -> (E,)."""
+    items = (episodes.support.shape[1] + episodes.query.shape[1]) * features[0].numel()
+    of_a_core = -(-len(episodes) // torch.get_num_threads())
+    batch = max(1, min(SCORE_BYTES // (items * features.element_size()), of_a_core))
+    starts = range(0, len(episodes), batch)
+
+    def score(start: int) -> np.ndarray:
+        with torch.inference_mode():
+            part = transform.episodes(_gathered(episodes[start : start + batch], features))
+            return _accuracy(method.logits(part.without_query_labels()), part)
+
+    keep_freed_memory()
+    parts = []
+    with _evaluating(method), progress("scoring", len(episodes), unit="episodes") as bar:
+        for part in on_all_cores(score, starts) if features.device.type == "cpu" else map(score, starts):
+            parts.append(part)
+            bar.advance(len(part))
+    return np.concatenate(parts)
+
+
+def _gathered(episodes: Episodes, features: Tensor) -> Episodes:
+    """Episodes of features for those of image ids; several times as fast as to index, which can do more than rows."""
+    return episodes.map(lambda ids: features.index_select(0, ids.to(features.device)))
+
+
+def _score_image_episodes(
+    method: Method, episodes: Episodes, images: np.ndarray, normalisation: Normalisation
+) -> np.ndarray:
+    device = _device(method)
+    parts = []
+    with _evaluating(method), progress("scoring", len(episodes), unit="episodes") as bar:
+        for i in range(len(episodes)):
+            part = episodes[i : i + 1].map(lambda ids: normalisation(torch.from_numpy(images[ids.numpy()]).to(device)))
+            parts.append(_accuracy(method.score(part.without_query_labels()), part))
+            bar.advance()
+    return np.concatenate(parts)
+
+
+def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
+    assert episodes.query_labels is not None, "accuracy needs the labels of the queries"
+    return (logits.argmax(-1).cpu() == episodes.query_labels.cpu()).double().mean(1).numpy()
+
+
+@contextmanager
+def _evaluating(method: Method) -> Iterator[None]:
+    """Evaluation mode without gradients; the method's mode is restored at the end."""
+    was_training = method.training
+    method.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        method.train(was_training)
+
+
+def _device(method: Method) -> torch.device:
+    return next((p.device for p in method.parameters()), torch.device("cpu"))
+
+
+def check_size(trained: Trained, images: ImageSet) -> None:
+    """Raise CheckpointError unless the images are of the size that was trained on."""
+    if trained.image_size != tuple(images.image_size):
+        needs, has = ("x".join(map(str, size)) for size in (trained.image_size, images.image_size))
+        raise CheckpointError(
+            f"{trained.name} was trained on images of {needs} (height x width x channels), {images.name!r} has {has}: "
+            f"prepare the data again with --size {trained.image_size[0]}, or take another checkpoint"
+        )

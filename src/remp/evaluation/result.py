@@ -1,0 +1,75 @@
+"""What an evaluation found: the accuracy of each episode, and all that is needed to repeat and to compare it."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remp.atomic import write_atomically
+from remp.episodes import Protocol
+from remp.evaluation.statistics import Estimate, mean_interval
+
+
+@dataclass(frozen=True)
+class Result:
+    """accuracies: (E,) share of each episode's queries that were answered right."""
+
+    accuracies: np.ndarray
+    protocol: Protocol
+    seed: int | None
+    episode_hash: str
+    data: str
+    split: str
+    fingerprint: str
+    method: str
+    backbone: str
+    transform: str
+    transductive: bool
+    assumes_balance: bool
+    checkpoint: str
+    checkpoint_hash: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def estimate(self) -> Estimate:
+        return mean_interval(self.accuracies)
+
+    def card(self) -> str:
+        """The number with all that it depends on, in a few lines."""
+        protocol, kind = self.protocol, "transductive" if self.transductive else "inductive"
+        balance = ", assumes balanced queries" if self.assumes_balance else ""
+        drawn = f"seed {self.seed}" if self.seed is not None else "from a file"
+        return (
+            f"{self.estimate.percent()}   (mean and 95 % interval over n = {self.estimate.n} episodes)\n"
+            f"  {protocol.n_way}-way, {protocol.n_shot}-shot, {protocol.n_query} queries a class "
+            f"({protocol.distribution}); {kind}{balance}; transform: {self.transform}\n"
+            f"  {self.data} / {self.split} ({self.fingerprint[:12]}), {self.method} on {self.backbone}, "
+            f"checkpoint {self.checkpoint} ({self.checkpoint_hash[:12]})\n"
+            f"  episodes {drawn}, hash {self.episode_hash[:16]}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types, with mean and interval."""
+        rest = {k: v for k, v in asdict(self).items() if k not in ("accuracies", "protocol")}
+        estimate = self.estimate
+        return {
+            "mean": round(estimate.mean, 6),
+            "half_width_95": round(estimate.half_width, 6) if estimate.n > 1 else None,
+            "n_episodes": estimate.n,
+            **self.protocol.as_dict(),
+            **rest,
+            "accuracies": [round(float(a), 6) for a in self.accuracies],
+        }
+
+    def save(self, path: Path) -> Path:
+        """Write it as JSON; a file that is there already keeps its name and ours gets a number."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = json.dumps(self.as_dict(), ensure_ascii=False) + "\n"
+        free, number = path, 1
+        while free.exists():
+            number += 1
+            free = path.with_stem(f"{path.stem}-{number}")
+        write_atomically(free, content.encode())
+        return free

@@ -1,0 +1,91 @@
+"""Results of several methods side by side, with the paired difference of the first to each other one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from remp.errors import EpisodeError
+from remp.evaluation.result import Result
+from remp.evaluation.statistics import Estimate, paired_difference
+from remp.methods import METHODS
+
+MOST_SETTINGS_IN_A_NAME = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """A result with its name and what the first result of the table is ahead of it by; None for the first itself."""
+
+    name: str
+    result: Result
+    difference: Estimate | None
+
+    @property
+    def accuracy(self) -> str:
+        return self.result.estimate.percent()
+
+    @property
+    def lead(self) -> str:
+        """The difference in points, with its sign."""
+        if self.difference is None:
+            return ""
+        return f"{100 * self.difference.mean:+.2f} ± {100 * self.difference.half_width:.2f}".replace("-", "−")
+
+    @property
+    def kind(self) -> str:
+        return "transductive" if self.result.transductive else "inductive"
+
+
+def compare(results: Sequence[Result]) -> list[Row]:
+    """One row a result. Raises EpisodeError unless all were made on the same episodes."""
+    first = results[0]
+    for other in results[1:]:
+        if other.episode_hash != first.episode_hash:
+            raise EpisodeError(
+                f"{first.method} was scored on episodes {first.episode_hash[:12]}, {other.method} on "
+                f"{other.episode_hash[:12]}; a paired difference needs the same: evaluate both with --episodes FILE"
+            )
+    differences = [None, *(paired_difference(first.accuracies, other.accuracies) for other in results[1:])]
+    return [Row(*row) for row in zip(_names(results), results, differences, strict=True)]
+
+
+def comparison_table(results: Sequence[Result]) -> str:
+    """Accuracies with 95 % intervals, the paired differences to the first, and the protocol, as lines of text."""
+    rows = compare(results)
+    head = ("", "accuracy", "difference", "kind", "checkpoint")
+    cells = [head, *((row.name, row.accuracy, row.lead, row.kind, row.result.checkpoint_hash[:12]) for row in rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+    lines = ["   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    note = f"Differences: {rows[0].name} minus the row, in points, paired by episode."
+    return "\n".join([*lines, note, protocol_note(results[0])])
+
+
+def protocol_note(result: Result) -> str:
+    """What the numbers of a table have in common, in two lines."""
+    protocol = result.protocol
+    drawn = f"seed {result.seed}" if result.seed is not None else "from a file"
+    return (
+        f"Means and 95 % intervals over the same n = {result.estimate.n} episodes of {result.data} / {result.split}:\n"
+        f"{protocol.n_way}-way, {protocol.n_shot}-shot, {protocol.n_query} queries a class ({protocol.distribution}), "
+        f"{drawn}, hash {result.episode_hash[:16]}"
+    )
+
+
+def _names(results: Sequence[Result]) -> list[str]:
+    """Each result by its method; results of the same method also by the settings in which they differ."""
+    return [", ".join([_method_name(result), *_distinctions(result, results)]) for result in results]
+
+
+def _method_name(result: Result) -> str:
+    return METHODS[result.method].__name__ if result.method in METHODS else result.method
+
+
+def _distinctions(result: Result, results: Sequence[Result]) -> list[str]:
+    own = _facts(result)
+    others = [_facts(other) for other in results if other.method == result.method]
+    differing = [name for name in own if any(other.get(name) != own[name] for other in others)]
+    return [f"{name} {own[name]}" for name in differing[:MOST_SETTINGS_IN_A_NAME]]
+
+
+def _facts(result: Result) -> dict[str, Any]:
+    return {**result.settings, "transform": result.transform, "checkpoint": result.checkpoint_hash[:8]}

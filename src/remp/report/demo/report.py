@@ -1,0 +1,138 @@
+"""The page that the demo writes: results, how they were learned, and one episode looked at closely."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from remp.checkpoint import Trained
+from remp.datasets.base import ImageSet
+from remp.evaluation.result import Result
+from remp.report.demo import plots
+from remp.report.demo.page import Figure, Section, episode_tiles, write_report
+from remp.report.demo.showcase import Showcase, Stage, find_showcase
+
+LEAST_GAIN = 5
+
+
+def write_demo_report(
+    path: Path,
+    trained: Trained,
+    images: ImageSet,
+    results: Sequence[Result],
+    histories: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> Path:
+    """results: ReMP (`trained`), ReMP without layers, ProtoNet. histories: name -> validation entries of its run."""
+    ours, plain, _ = results
+    assert ours.seed is not None, "the demo draws its episodes"
+    showcase = find_showcase(
+        trained,
+        images,
+        ours.protocol,
+        n_episodes=ours.estimate.n,
+        seed=ours.seed,
+        least_gain=LEAST_GAIN,
+    )
+    sections = [
+        _curves(histories),
+        _pictures(showcase, ours, plain),
+        _map(showcase),
+        _attention(showcase, ours.settings["layers"]),
+    ]
+    return write_report(
+        path, title="Learning to read from one example", lead=_lead(results), results=results, sections=sections
+    )
+
+
+def _lead(results: Sequence[Result]) -> str:
+    ours, plain, rival = results
+    protocol = ours.protocol
+    examples = "one labelled example" if protocol.n_shot == 1 else f"{protocol.n_shot} labelled examples"
+    return (
+        f"Each test shows {protocol.n_way} characters of scripts that were never trained on, with {examples} each, "
+        f"and asks for {protocol.n_way * protocol.n_query} more. ReMP gets {_percent(ours)} of them right; the same "
+        f"network without rectification {_percent(plain)}; Prototypical Networks, trained on the same number of "
+        f"episodes, {_percent(rival)}. Guessing would get {100 / protocol.n_way:.0f} %."
+    )
+
+
+def _percent(result: Result) -> str:
+    return f"{100 * result.estimate.mean:.1f} %"
+
+
+def _curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
+    last = {name: 100 * history[-1]["validation_accuracy"] for name, history in histories.items()}
+    ends = ", ".join(f"{name} at {value:.1f} %" for name, value in last.items())
+    return Section(
+        "How it was learned",
+        "Loss and validation accuracy while training. ReMP’s loss has a global term (all training classes) and a local "
+        "one (the classes of the episode); Prototypical Networks have the local one only. The weights that do best on "
+        "validation classes are the ones tested above. So short a training shows how fast a method learns, not how "
+        "far it gets in the end.",
+        (
+            Figure(plots.loss_curve(histories), "Line chart: each term of the training loss over episodes."),
+            Figure(
+                plots.validation_curve(histories), f"Line chart: validation accuracy over episodes, ending with {ends}."
+            ),
+        ),
+        columns=2,
+    )
+
+
+def _pictures(showcase: Showcase, ours: Result, plain: Result) -> Section:
+    return Section(
+        "One episode",
+        f"{_choice(showcase)} {_fairness(ours, plain)} Framed in the colour of its class: the labelled image. Then its "
+        f"queries, of which {showcase.right(showcase.before).sum()} of {len(showcase.query_labels)} are answered right "
+        f"before rectification and {showcase.right(showcase.after).sum()} after.",
+        tiles=episode_tiles(showcase),
+    )
+
+
+def _choice(showcase: Showcase) -> str:
+    """How the episode was chosen, so that nobody takes it for a typical one."""
+    chosen = f"Episode {showcase.number} of the {showcase.n_drawn}"
+    if showcase.gain >= LEAST_GAIN:
+        return f"{chosen}: the first in which rectification gets at least {LEAST_GAIN} more queries right."
+    return f"{chosen}: the one in which rectification gains most."
+
+
+def _fairness(ours: Result, plain: Result) -> str:
+    better, worse = ((sign * (ours.accuracies - plain.accuracies) > 0).mean() for sign in (1, -1))
+    return (
+        f"It was picked for that; over all episodes rectification raised the accuracy in "
+        f"{100 * better:.0f} %, lowered it in {100 * worse:.0f} % and left it in {100 * (1 - better - worse):.0f} %."
+    )
+
+
+def _map(showcase: Showcase) -> Section:
+    return Section(
+        "Where the prototypes go",
+        "The same episode as points: the features of its queries, in the colours of their true classes, on the two "
+        "directions in which they vary most. Each prototype starts at the labelled image and moves to the middle of "
+        "the queries it attends to. The other directions are not to be seen here, so near may be far.",
+        (
+            Figure(
+                plots.episode_map(showcase), "Scatter plot: queries by class, an arrow for the way of each prototype."
+            ),
+        ),
+    )
+
+
+def _attention(showcase: Showcase, layers: int) -> Section:
+    return Section(
+        "What the prototypes attend to",
+        "A row is a prototype, a column a query, sorted by true class; a perfect row is dark inside its frame and "
+        "nowhere else. Dark blue: the query weighs much in the new prototype. Rose: attention below the threshold, so "
+        "the prototype is pushed away from the query.",
+        (
+            _heatmap(showcase, showcase.before, "Before: attention of the first layer"),
+            _heatmap(showcase, showcase.after, f"After: attention of the last layer ({layers})"),
+        ),
+    )
+
+
+def _heatmap(showcase: Showcase, stage: Stage, title: str) -> Figure:
+    weights = stage.attention.clip(min=0)
+    own = weights[showcase.query_labels, range(len(showcase.query_labels))].sum() / max(weights.sum(), 1e-12)
+    alt = f"Heat map, prototypes by queries: {100 * own:.0f} % of the attention goes to queries of the own class."
+    return Figure(plots.attention_heatmap(showcase, stage), alt, title)

@@ -1,0 +1,149 @@
+"""The page about a labelling: how good it is, what to look at, and the pictures class by class."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remp.atomic import write_atomically
+from remp.labelling.outcome import STATUSES, Labelling
+from remp.report.drawing import class_colour
+from remp.report.label.confusion import MOST_CLASSES_DRAWN, MOST_CLASSES_IN_WORDS, confusion_cells, worst_pairs
+from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
+from remp.report.label.thumbnails import thumbnail_sources
+from remp.report.label.tiles import TileChoice
+from remp.report.page import percent, render_page, short, visible
+from remp.version import __version__
+
+STRIP_LENGTHS = (8, 6, 4, 3, 2, 1, 0)  # eight stand in a line
+STRIPS_A_CLASS = 4
+MOST_TILES = 1200  # that many pictures are read in seconds
+MOST_CLASSES = 200  # with strips
+MOST_SKIPPED = 500
+MOST_OPEN_CLASSES, MOST_OPEN_FINDINGS = 12, 4  # more are folded
+
+
+def write_label_report(path: Path, labelling: Labelling, *, title: str, max_bytes: int = 8_000_000) -> Path:
+    """Write the page. It names no address but its own parts, so it can be sent and kept as one file.
+
+    Strips of pictures become shorter, and then vanish, until the page has at most `max_bytes`; words are not cut.
+    """
+    page = render_label_report(labelling, title=title, max_bytes=max_bytes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, page)
+    return path
+
+
+def render_label_report(labelling: Labelling, *, title: str, max_bytes: int = 8_000_000) -> bytes:
+    """The page as HTML in UTF-8."""
+    values = _values(labelling, title)
+    n_classes = min(len(labelling.task.class_names), MOST_CLASSES)
+    lengths = [n for n in STRIP_LENGTHS if n * STRIPS_A_CLASS * n_classes <= MOST_TILES]
+    source = _sources(labelling, lengths[0], n_classes)
+    for length in lengths:
+        page = render_page("label.html.j2", **values, **_tiles(TileChoice(labelling, source, length), n_classes))
+        content = page.encode("utf-8", errors="backslashreplace")
+        if len(content) <= max_bytes:
+            break
+    return content
+
+
+def _sources(labelling: Labelling, length: int, n_classes: int) -> Callable[[int], str | None]:
+    """Item -> data address of its picture, for strips of this length or less: each is read once, however often the
+    page is made."""
+    paths = labelling.task.paths
+    if not paths:
+        return lambda item: None
+    wanted: list[int] = []
+    _tiles(TileChoice(labelling, wanted.append, length), n_classes)
+    items = list(dict.fromkeys(wanted))
+    return dict(zip(items, thumbnail_sources([paths[item] for item in items]), strict=True)).__getitem__
+
+
+def _tiles(choice: TileChoice, n_classes: int) -> dict[str, Any]:
+    return {
+        "strip_length": choice.most,
+        "classes": [choice.class_block(number) for number in range(n_classes)],
+        "unknown": choice.unknown(),
+        "advice": choice.advice(),
+        "findings": choice.findings(),
+    }
+
+
+def _values(labelling: Labelling, title: str) -> dict[str, Any]:
+    """All of the page that does not depend on how many pictures it shows."""
+    task = labelling.task
+    drawn = 1 < len(task.class_names) <= MOST_CLASSES_DRAWN and labelling.confusion.any()
+    return {
+        "title": title,
+        "share": percent(labelling.estimate.accuracy) if labelling.estimate and not task.is_labelled.all() else "",
+        "lead": _lead(labelling),
+        "estimate": labelling.estimate,
+        "noun": "pictures" if task.paths else "rows",
+        "counted": partial(_counted, labelling),
+        "has_pictures": bool(task.paths),
+        "counts": _counts(labelling),
+        "class_names": task.class_names,
+        "colour": class_colour,
+        "map": embedding_map(labelling),
+        "wide_size": WIDE_SIZE,
+        "phone_size": PHONE_SIZE,
+        "sizes": _sizes(labelling),
+        "cells": confusion_cells(labelling.confusion) if drawn else [],
+        "in_words": len(task.class_names) <= MOST_CLASSES_IN_WORDS,
+        "pairs": worst_pairs(labelling.confusion),
+        "skipped": task.skipped[:MOST_SKIPPED],
+        "n_skipped": len(task.skipped),
+        "seconds": labelling.seconds,
+        "most_open_classes": MOST_OPEN_CLASSES,
+        "most_open_findings": MOST_OPEN_FINDINGS,
+        "version": __version__,
+        "visible": visible,
+        "short": short,
+        "percent": percent,
+    }
+
+
+def _counted(labelling: Labelling, number: int) -> str:
+    """So many pictures, or rows, in words."""
+    noun = "picture" if labelling.task.paths else "row"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _lead(labelling: Labelling) -> str:
+    """The one sentence to read: how many of the new labels are right, as far as that is known (after that share)."""
+    n = int((~labelling.task.is_labelled).sum())
+    if n == 0:
+        return f"Nothing was left to label: {_counted(labelling, len(labelling.task.names))}, all with a label already."
+    if labelling.estimate is None:
+        return f"{_counted(labelling, n)} had no label. How many of the new labels are right could not be estimated."
+    estimate = labelling.estimate
+    interval = f"{100 * estimate.level:g}\u00a0% interval: {percent(estimate.low)} to {percent(estimate.high)}"
+    return f"({interval}) of the {_counted(labelling, n)} without a label are expected to get the right one."
+
+
+def _counts(labelling: Labelling) -> list[tuple[str, int, str]]:
+    """(name, number, meaning) of what became of everything that was found."""
+    numbers = [int((labelling.status == index).sum()) for index in range(len(STATUSES))]
+    meanings = (
+        "labelled by you",
+        "got a label",
+        "got none: too close to call",
+        "got none: like no class",
+    )
+    counts = list(zip(STATUSES, numbers, meanings, strict=True))
+    return [*counts, ("skipped", len(labelling.task.skipped), "could not be read")]
+
+
+def _sizes(labelling: Labelling) -> list[tuple[int, int, float, float, float]]:
+    """(class, given, expected, and both as percent of the largest class) for each class."""
+    task = labelling.task
+    given = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names)).tolist()
+    expected = [float(size) for size in labelling.expected_sizes]
+    largest = max((g + e for g, e in zip(given, expected, strict=True)), default=0) or 1
+    return [
+        (number, g, e, 100 * g / largest, 100 * e / largest)
+        for number, (g, e) in enumerate(zip(given, expected, strict=True))
+    ]

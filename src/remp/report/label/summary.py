@@ -1,0 +1,79 @@
+"""A labelling in a few lines for a terminal."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from remp.labelling.embedding.run import Stage
+from remp.labelling.outcome import STATUSES, Labelling
+from remp.report.page import visible
+
+_MOST = 10  # findings and names that are shown; the report has all
+_MEANING = {
+    "given": "examples with a label",
+    "labelled": "got a label",
+    "uncertain": "too uncertain for a label",
+    "unknown": "resemble no class",
+}
+
+
+def summary(labelling: Labelling) -> str:
+    """Counts, the accuracy to expect, what to look at, what to label next, and how long it took."""
+    parts = (_counts(labelling), _estimate(labelling), _findings(labelling), _next(labelling), _times(labelling))
+    return "\n".join(line for part in parts for line in part)
+
+
+def _counts(labelling: Labelling) -> Iterator[str]:
+    task = labelling.task
+    numbers = np.bincount(labelling.status, minlength=len(STATUSES))
+    for status, number in zip(STATUSES, numbers, strict=True):
+        if number or status in ("given", "labelled"):
+            classes = f" ({len(task.class_names)} classes)" if status == "given" else ""
+            yield f"{number:>9,}  {_MEANING[status]}{classes}"
+    if task.skipped:
+        yield f"{len(task.skipped):>9,}  skipped:"
+        for reason, number in Counter(reason for _, reason in task.skipped).most_common(_MOST):
+            first = next(name for name, why in task.skipped if why == reason)
+            others = f" and {number - 1:,} more" if number > 1 else ""
+            yield f"           {visible(first)}{others}: {visible(reason)}"
+    if len(task.class_names) == 1:
+        yield f"There is one class only, {visible(task.class_names[0])}: all that resembles it gets its label."
+
+
+def _estimate(labelling: Labelling) -> Iterator[str]:
+    estimate = labelling.estimate
+    if estimate is None:
+        yield "Too few examples to say how many labels are right."
+    else:
+        yield (
+            f"Right, by estimate: {estimate.accuracy:.1%} of the unlabelled, {estimate.level:.0%} interval "
+            f"{estimate.low:.1%} to {estimate.high:.1%} ({visible(estimate.basis)})"
+        )
+
+
+def _findings(labelling: Labelling) -> Iterator[str]:
+    if labelling.findings:
+        yield "Look at these:"
+    for finding in labelling.findings[:_MOST]:
+        yield f"  {finding.kind}: {visible(finding.text)}"
+    if len(labelling.findings) > _MOST:
+        yield f"  … and {len(labelling.findings) - _MOST:,} more in the report"
+
+
+def _next(labelling: Labelling) -> Iterator[str]:
+    if labelling.label_next:
+        yield f"Label these {len(labelling.label_next)} next:"
+    for advice in labelling.label_next:
+        yield f"  {visible(labelling.task.names[advice.item])}  ({visible(advice.reason)})"
+
+
+def _times(labelling: Labelling) -> Iterator[str]:
+    n = len(labelling.task.names)
+    yield f"Time for {n:,} items: {', '.join(f'{stage} {took:.1f} s' for stage, took in labelling.seconds.items())}"
+
+
+def stages_line(stages: Mapping[str, Stage]) -> str:
+    """How fast each part of embedding was: the images it did, not those that were done before."""
+    parts = [f"{name} {stage.rate:,.0f}" for name, stage in stages.items() if stage.images]
+    return f"Images a second: {', '.join(parts)}" if parts else "All embeddings were there before."

@@ -1,0 +1,177 @@
+"""Classifiers on frozen features: the same features and episodes for all, numbers as numpy and evaluation have them."""
+
+import csv
+import json
+from io import BytesIO, StringIO
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy import stats
+from typer.testing import CliRunner
+
+from remp.checkpoint import write_checkpoint
+from remp.cli import app
+from remp.episodes import Protocol
+from remp.errors import CheckpointError, ConfigError
+from remp.evaluation.compare import Comparison, chosen_methods, compare
+from remp.evaluation.evaluate import embed, evaluate
+from remp.evaluation.frozen_features import FrozenFeatures, frozen_features
+from remp.methods import METHODS
+from remp.report.comparison import NAMES, comparison_csv, comparison_json, comparison_text, write_comparison
+from stand_ins import untrained
+
+PROTOCOLS = [Protocol(3, shots, 4) for shots in (1, 2)]
+SOME = "remp,soft-kmeans"
+
+
+@pytest.fixture
+def features(test_images, train_images) -> FrozenFeatures:
+    return frozen_features(untrained(method="protonet"), test_images, training_images=train_images)
+
+
+@pytest.fixture
+def comparison(features) -> Comparison:
+    return compare(features, PROTOCOLS, methods=SOME, n_episodes=30, seed=5)
+
+
+def entry(comparison: Comparison, name: str, table: int = 0):
+    return next(entry for entry in comparison.tables[table].entries if entry.name == name)
+
+
+@pytest.mark.parametrize("table", [0, 1])
+def test_a_row_is_what_evaluating_that_method_on_the_same_backbone_gives(comparison, test_images, table):
+    expected = evaluate(untrained(method="protonet"), test_images, PROTOCOLS[table], n_episodes=30, seed=5)
+    result = entry(comparison, "protonet", table).result
+    np.testing.assert_array_equal(result.accuracies, expected.accuracies)
+    assert result.episode_hash == expected.episode_hash
+
+
+def test_the_best_comes_first_and_differences_are_paired_with_the_reference(comparison):
+    for table in comparison.tables:
+        means = [row.result.accuracies.mean() for row in table.entries]
+        assert means == sorted(means, reverse=True)
+        base = next(row for row in table.entries if row.name == "protonet").result.accuracies
+        for row in table.entries:
+            if row.name != "protonet":
+                differences = row.result.accuracies - base
+                assert row.difference.mean == pytest.approx(differences.mean())
+                half_width = stats.t.ppf(0.975, 29) * differences.std(ddof=1) / np.sqrt(30)
+                assert row.difference.half_width == pytest.approx(half_width)
+
+
+def test_the_base_mean_is_the_mean_feature_of_the_training_images(features, train_images, monkeypatch):
+    trained = untrained(method="protonet")
+    expected = embed(trained.method, train_images.images, trained.normalisation).mean(0)
+    torch.testing.assert_close(features.base_mean, expected)
+    monkeypatch.setattr("remp.evaluation.frozen_features.MEAN_BATCH", 7)
+    in_parts = frozen_features(trained, train_images, training_images=train_images)
+    torch.testing.assert_close(in_parts.base_mean, expected)
+
+
+def test_methods_get_the_base_mean(features, monkeypatch):
+    seen = []
+
+    class Looks(METHODS["protonet"]):
+        def logits(self, episodes):
+            seen.append(self.base_mean)
+            return super().logits(episodes)
+
+    monkeypatch.setitem(METHODS, "looks", Looks)
+    compare(features, PROTOCOLS[:1], methods="looks", n_episodes=2)
+    assert seen[0] is features.base_mean
+
+
+def test_a_transform_that_centres_episodes_leaves_no_base_mean_and_makes_every_row_transductive(
+    test_images, train_images
+):
+    made = frozen_features(untrained(), test_images, training_images=train_images, transform="l2+centre")
+    assert made.base_mean is None
+    row = entry(compare(made, PROTOCOLS[:1], methods="protonet", n_episodes=3), "protonet")
+    assert row.assumptions == "transductive"
+
+
+def test_features_of_a_method_on_maps_are_vectors(test_images, monkeypatch):
+    monkeypatch.setattr(METHODS["protonet"], "uses_maps", True)
+    assert frozen_features(untrained(method="protonet"), test_images).values.shape == (60, 8)
+
+
+def test_images_of_another_size_are_refused(test_images):
+    trained = untrained()
+    object.__setattr__(trained, "image_size", (32, 32, 3))
+    with pytest.raises(CheckpointError, match="32x32x3"):
+        frozen_features(trained, test_images)
+
+
+def test_all_are_the_methods_that_say_they_work_on_frozen_features():
+    assert chosen_methods("all", "protonet") == [name for name in METHODS if METHODS[name].frozen]
+
+
+def test_the_reference_is_scored_whether_named_or_not():
+    assert chosen_methods("remp", "protonet") == ["remp", "protonet"]
+
+
+def test_a_method_that_is_unknown_or_needs_training_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"'protnet' is unknown.*did you mean 'protonet'"):
+        chosen_methods("remp,protnet", "protonet")
+    trained_only = next(name for name in METHODS if not METHODS[name].frozen)
+    with pytest.raises(ConfigError, match="has to be trained"):
+        chosen_methods([trained_only], "protonet")
+
+
+def test_the_text_has_a_line_a_method_with_its_numbers_and_assumptions(comparison):
+    text = comparison_text(comparison)
+    lines = [line for line in text.splitlines() if line.startswith("remp ")]
+    assert len(lines) == 2
+    row = entry(comparison, "remp")
+    for part in (row.result.estimate.percent(), "transductive", row.lead):
+        assert part in lines[0]
+    assert row.result.episode_hash[:16] in text
+
+
+def test_csv_and_json_hold_the_numbers(comparison):
+    records = list(csv.DictReader(StringIO(comparison_csv(comparison))))
+    assert len(records) == 2 * 3
+    tables = json.loads(comparison_json(comparison))["tables"]
+    for table, kept in zip(comparison.tables, tables, strict=True):
+        assert kept["episode_hash"] == table.entries[0].result.episode_hash
+        assert kept["checkpoint_hash"] == "a3" * 32
+        for row, shown in zip(table.entries, kept["rows"], strict=True):
+            np.testing.assert_allclose(shown["accuracies"], row.result.accuracies, atol=1e-6)
+            assert shown["method"] == row.name
+    reference = next(record for record in records if record["method"] == "protonet")
+    assert reference["difference"] == ""
+    assert float(reference["accuracy"]) == pytest.approx(
+        entry(comparison, "protonet").result.accuracies.mean(), abs=1e-6
+    )
+
+
+def test_one_episode_has_no_interval_and_its_json_is_strict(features):
+    alone = compare(features, PROTOCOLS[:1], methods=SOME, n_episodes=1)
+    row = json.loads(comparison_json(alone), parse_constant=pytest.fail)["tables"][0]["rows"][0]
+    assert row["accuracy_half_width_95"] is None
+
+
+def test_a_comparison_is_written_whole_and_never_over_another(comparison, tmp_path):
+    paths = write_comparison(comparison, tmp_path / "out")
+    assert [path.name for path in paths] == list(NAMES)
+    assert min(Image.open(BytesIO(paths[-1].read_bytes())).size) > 200
+    with pytest.raises(ConfigError, match="--overwrite"):
+        write_comparison(comparison, tmp_path / "out")
+    write_comparison(comparison, tmp_path / "out", overwrite=True)
+
+
+def test_the_command_scores_several_shots_and_refuses_a_full_folder_before_it_works(prepared, tmp_path):
+    trained = untrained(method="protonet")
+    weights = {f"weights/{name}": tensor for name, tensor in trained.method.state_dict().items()}
+    info = {"config": trained.config.flat(), "image_size": [16, 16, 3], "n_classes": 6}
+    write_checkpoint(tmp_path / "model.safetensors", weights, {**info, "mean": [0.5] * 3, "std": [0.25] * 3})
+    options = ["--features", str(tmp_path / "model.safetensors"), "--n-way", "3", "--n-query", "4"]
+    command = ["compare", *options, "--n-shot", "1", "2", "--n-episodes", "5", "--methods", SOME, "--out"]
+    answer = CliRunner().invoke(app, [*command, str(tmp_path / "out"), "--distribution", "dirichlet:2"])
+    assert answer.exit_code == 0, answer.output
+    assert "3-way, 1-shot" in answer.output
+    assert "3-way, 2-shot, 4 queries a class (dirichlet:2)" in answer.output
+    again = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
+    assert isinstance(again.exception, ConfigError)

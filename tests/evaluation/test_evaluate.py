@@ -1,0 +1,207 @@
+"""Evaluation: each image embedded once, each episode's accuracy kept, all that a number depends on named."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from remp.augment import Normalisation
+from remp.checkpoint import Trained, build_method
+from remp.config import make_config
+from remp.datasets.base import ImageSet
+from remp.episode_files import episode_hash, load_episodes, save_episodes
+from remp.episodes import EpisodeSampler, Protocol
+from remp.errors import CheckpointError, ConfigError, EpisodeError
+from remp.evaluation.evaluate import accuracies, embed, evaluate
+from remp.methods import ProtoNet
+from remp.methods.base import Method
+from remp.transform import FeatureTransform
+
+PROTOCOL = Protocol(n_way=3, n_shot=2, n_query=4)
+NORMALISATION = Normalisation((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+
+
+class Counting(ProtoNet):
+    """Counts the images it embeds and notes what it is shown."""
+
+    n_embedded = 0
+    saw_query_labels = False
+
+    def embed(self, images):
+        self.n_embedded += len(images)
+        return super().embed(images)
+
+    def logits(self, episodes):
+        self.saw_query_labels |= episodes.query_labels is not None
+        return super().logits(episodes)
+
+
+class PerTask(Method):
+    """Overrides `score`: its features depend on the task."""
+
+    batches: list[int]
+
+    def score(self, episodes):
+        self.batches = [*getattr(self, "batches", []), len(episodes)]
+        mean = episodes.support.mean(dim=(1, 2, 3, 4), keepdim=True)
+        return ProtoNet().logits(episodes.map(lambda images: images.flatten(1) - mean.mean()))
+
+
+@pytest.fixture
+def trained(tiny) -> Trained:
+    config = make_config(tiny(method="protonet"))
+    method = build_method(config, (16, 16, 3), 6).eval()
+    return Trained("toy.safetensors", method, config, NORMALISATION, (16, 16, 3), {}, "c0ffee" * 8)
+
+
+@pytest.fixture
+def counting(trained) -> Counting:
+    return Counting(trained.method.backbone)
+
+
+def drawn(images, protocol=PROTOCOL, n=8):
+    return EpisodeSampler(images.labels, protocol, seed=0).sample(n)
+
+
+def naive_accuracy(method, images, episodes):
+    """Image by image, episode by episode: the nearest class mean by Euclidean distance."""
+    pixels = (images.images / 255 - 0.5) / 0.25
+    with torch.no_grad():
+        each = [method.embed(torch.from_numpy(p).float().permute(2, 0, 1)[None])[0].numpy() for p in pixels]
+    result = []
+    for e in range(len(episodes)):
+        support, labels = episodes.support[e].tolist(), episodes.support_labels[e].tolist()
+        means = [
+            np.mean([each[i] for i, y in zip(support, labels, strict=True) if y == way], axis=0)
+            for way in range(episodes.n_way)
+        ]
+        nearest = [int(np.argmin([np.sum((each[q] - m) ** 2) for m in means])) for q in episodes.query[e].tolist()]
+        result.append(np.mean(np.array(nearest) == episodes.query_labels[e].numpy()))
+    return np.array(result)
+
+
+def test_accuracies_are_those_of_a_loop_over_images(trained, test_images):
+    result = evaluate(trained, test_images, PROTOCOL, n_episodes=8)
+    np.testing.assert_allclose(
+        result.accuracies, naive_accuracy(trained.method, test_images, drawn(test_images)), atol=1e-9
+    )
+
+
+def test_each_image_is_embedded_once_and_no_query_label_is_shown(counting, test_images):
+    accuracies(counting, test_images, NORMALISATION, drawn(test_images, n=30))
+    assert counting.n_embedded == len(test_images.images)
+    assert not counting.saw_query_labels
+
+
+def test_the_batch_size_changes_nothing(trained, test_images, monkeypatch):
+    whole = embed(trained.method, test_images.images, NORMALISATION)
+    one = accuracies(trained.method, test_images, NORMALISATION, drawn(test_images))
+    monkeypatch.setattr("remp.evaluation.evaluate.EMBED_BATCH", 7)
+    monkeypatch.setattr("remp.evaluation.evaluate.SCORE_BYTES", 1)
+    parts = embed(trained.method, test_images.images, NORMALISATION)
+    torch.testing.assert_close(whole, parts, atol=1e-5, rtol=1e-5)
+    np.testing.assert_array_equal(one, accuracies(trained.method, test_images, NORMALISATION, drawn(test_images)))
+
+
+def test_the_mode_of_the_method_is_restored(trained, test_images):
+    trained.method.train()
+    statistics = trained.method.backbone.blocks[1].running_mean.clone()
+    accuracies(trained.method, test_images, NORMALISATION, drawn(test_images))
+    assert trained.method.training
+    assert torch.equal(trained.method.backbone.blocks[1].running_mean, statistics)
+
+
+def test_mirror_averages_the_embeddings_of_an_image_and_its_mirror(trained, test_images):
+    transform = FeatureTransform.parse("mirror")
+    plain = embed(trained.method, test_images.images, NORMALISATION)
+    mirrored = embed(trained.method, test_images.images[:, :, ::-1], NORMALISATION)
+    actual = embed(trained.method, test_images.images, NORMALISATION, transform)
+    torch.testing.assert_close(actual, (plain + mirrored) / 2)
+
+
+def test_a_result_names_all_it_depends_on(trained, test_images):
+    result = evaluate(trained, test_images, PROTOCOL, n_episodes=8, seed=3)
+    episodes = EpisodeSampler(test_images.labels, PROTOCOL, seed=3).sample(8)
+    assert result.episode_hash == episode_hash(episodes, test_images.fingerprint)
+    for part in ("n = 8", "3-way", "2-shot", "4 queries", "seed 3", result.episode_hash[:16], "c0ffee", "inductive"):
+        assert part in result.card()
+
+
+def test_every_accuracy_is_saved_and_an_earlier_result_stays(trained, test_images, tmp_path):
+    result = evaluate(trained, test_images, PROTOCOL, n_episodes=8)
+    first, second = result.save(tmp_path / "r" / "a.json"), result.save(tmp_path / "r" / "a.json")
+    saved = json.loads(second.read_text())
+    np.testing.assert_allclose(saved["accuracies"], result.accuracies, atol=1e-6)
+    assert (first.name, second.name) == ("a.json", "a-2.json")
+    assert (saved["n_way"], saved["n_shot"], saved["seed"], saved["n_episodes"]) == (3, 2, 0, 8)
+    assert saved["mean"] == pytest.approx(np.mean(saved["accuracies"]), abs=1e-5)
+
+
+def test_centring_makes_the_result_transductive(trained, test_images):
+    assert not evaluate(trained, test_images, PROTOCOL, n_episodes=2, transform="mirror+power+l2").transductive
+    centred = evaluate(trained, test_images, PROTOCOL, n_episodes=2, transform="all")
+    assert centred.transductive
+    assert "transductive; transform: mirror+power+l2+centre" in centred.card()
+
+
+def test_the_transform_of_the_settings_is_the_default(trained, tiny, test_images):
+    config = make_config(tiny(method="protonet", transform="power+l2"))
+    with_transform = Trained("t", trained.method, config, NORMALISATION, (16, 16, 3), {}, "")
+    assert evaluate(with_transform, test_images, PROTOCOL, n_episodes=2).transform == "power+l2"
+    assert evaluate(with_transform, test_images, PROTOCOL, n_episodes=2, transform="none").transform == "none"
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [Protocol(3, 1, 4, "dirichlet:2"), Protocol(3, (1, 2, 5), 4), Protocol(3, (1, 2, 3), 4, "dirichlet:0.5")],
+    ids=str,
+)
+def test_unequal_shots_and_queries_are_scored_as_in_the_loop(trained, test_images, protocol):
+    result = evaluate(trained, test_images, protocol, n_episodes=4)
+    expected = naive_accuracy(trained.method, test_images, drawn(test_images, protocol, 4))
+    np.testing.assert_allclose(result.accuracies, expected, atol=1e-9)
+
+
+def test_episodes_from_a_file_are_the_ones_scored(trained, test_images, tmp_path):
+    episodes = EpisodeSampler(test_images.labels, PROTOCOL, seed=9).sample(5)
+    digest = save_episodes(tmp_path / "e", episodes, PROTOCOL, test_images, seed=9)
+    file = load_episodes(tmp_path / "e", test_images)
+    result = evaluate(trained, test_images, file.protocol, episodes=file.episodes, seed=file.seed)
+    assert result.episode_hash == digest
+    np.testing.assert_array_equal(
+        result.accuracies, evaluate(trained, test_images, PROTOCOL, n_episodes=5, seed=9).accuracies
+    )
+
+
+def test_given_episodes_claim_no_seed(trained, test_images):
+    result = evaluate(trained, test_images, PROTOCOL, episodes=drawn(test_images))
+    assert result.seed is None
+    assert "episodes from a file" in result.card()
+
+
+def test_episodes_and_protocol_must_agree(trained, test_images):
+    with pytest.raises(EpisodeError, match="the episodes are 3-way, the protocol 5-way"):
+        evaluate(trained, test_images, Protocol(5), episodes=drawn(test_images))
+
+
+def test_images_of_another_size_are_refused_with_a_cure(trained, test_images):
+    large = ImageSet(
+        "big", "test", np.zeros((60, 32, 32, 3), np.uint8), test_images.labels, test_images.class_names, "f", (0,), (1,)
+    )
+    with pytest.raises(CheckpointError, match=r"images of 16x16x3 .* 'big' has 32x32x3: .*--size 16"):
+        evaluate(trained, large, PROTOCOL)
+
+
+def test_a_method_of_its_own_per_task_is_given_one_episode_of_images_at_a_time(test_images):
+    method = PerTask()
+    episodes = drawn(test_images)
+    scored = accuracies(method, test_images, NORMALISATION, episodes)
+    assert method.batches == [1] * 8
+    assert scored.shape == (8,)
+    assert scored.mean() > 0.9  # the toy classes are told apart by their pixels
+
+
+def test_a_transform_is_refused_where_features_depend_on_the_task(test_images):
+    with pytest.raises(ConfigError, match="PerTask changes its features from task to task: set --transform none"):
+        accuracies(PerTask(), test_images, NORMALISATION, drawn(test_images), FeatureTransform.parse("l2"))

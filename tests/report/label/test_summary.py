@@ -1,0 +1,48 @@
+"""A labelling in a few lines for a terminal."""
+
+from dataclasses import replace
+
+from made_up_labelling import every_finding, made_up_labelling
+from remp.labelling.embedding.run import Stage
+from remp.labelling.outcome import Advice
+from remp.report.label.summary import stages_line, summary
+
+
+def test_the_lines_say_what_the_labelling_says():
+    skipped = (("a.jpg", "damaged"), ("b\n.jpg", "damaged"), ("c.heic", "not read"))
+    labelling = made_up_labelling(("cat", "dog"), 50, findings=every_finding(), label_next=(Advice(7, "far off"),))
+    lines = summary(replace(labelling, task=replace(labelling.task, skipped=skipped))).splitlines()
+    assert lines[0] == "        4  examples with a label (2 classes)"
+    assert "        3  resemble no class" in lines
+    assert "        3  skipped:" in lines
+    assert "           a.jpg and 1 more: damaged" in lines
+    assert (
+        "Right, by estimate: 87.3% of the unlabelled, 95% interval 82.2% to 91.4% "
+        "(the probabilities of the 40 unlabelled items.)" in lines
+    )
+    assert "  single example: wolf has one labelled example." in lines
+    assert lines[lines.index("Label these 1 next:") + 1] == "  7  (far off)"
+    assert lines[-1] == "Time for 50 items: read 1.2 s, embed 20.5 s"
+
+
+def test_of_many_findings_the_first_are_shown():
+    lines = summary(made_up_labelling(("cat", "dog"), 50, findings=every_finding() * 3)).splitlines()
+    assert "  … and 5 more in the report" in lines
+
+
+def test_without_an_estimate_that_is_said():
+    assert "Too few examples to say" in summary(made_up_labelling(("cat", "dog"), 50, estimate=None))
+
+
+def test_nothing_in_a_name_reaches_the_terminal_as_a_command():
+    labelling = made_up_labelling(("cat", "dog"), 50)
+    names = ("\x1b[31m\n\udce9.jpg",) * 50
+    text = summary(replace(labelling, task=replace(labelling.task, names=names)))
+    assert "\\x1b[31m\\n\\udce9.jpg" in text
+    assert text.encode()
+
+
+def test_speed_is_that_of_the_images_that_were_done():
+    stages = {"hash": Stage(200, 0.1), "network": Stage(100, 4.0), "decode": Stage()}
+    assert stages_line(stages) == "Images a second: hash 2,000, network 25"
+    assert stages_line({"network": Stage()}) == "All embeddings were there before."
