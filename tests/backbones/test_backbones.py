@@ -147,6 +147,13 @@ def test_a_vector_has_the_size_of_the_map(backbone, images):
     assert backbone(images).shape == (2, math.prod(shape)) == (2, *backbone.feature_shape(shape))
 
 
+def test_the_maps_of_all_blocks_end_with_those_of_the_network(backbone, images):
+    *before, last = stages = backbone.stages(images)
+    assert torch.equal(last, backbone.maps(images))
+    assert [maps.shape[2] for maps in stages] == [16, 8, 4, 2]
+    assert before[-1].shape[1] == {64: 64, 512: 256, 640: 320}[last.shape[1]]
+
+
 def test_an_averaged_vector_is_the_mean_over_the_map(backbone, images):
     backbone.readout = "average"
     expected = torch.stack([torch.stack([channel.mean() for channel in maps]) for maps in backbone.maps(images)])

@@ -11,7 +11,7 @@ Readout = Literal["flatten", "average"]
 
 
 class Backbone(nn.Module):
-    """Subclasses write `maps`; `readout` says how a map becomes a vector."""
+    """Subclasses write `maps`, and `stages` if they have blocks; `readout` says how a map becomes a vector."""
 
     def __init__(self, readout: Readout = "flatten") -> None:
         super().__init__()
@@ -20,6 +20,10 @@ class Backbone(nn.Module):
     def maps(self, images: Tensor) -> Tensor:
         """(n, channels, height, width) -> (n, width, h, w)"""
         raise NotImplementedError
+
+    def stages(self, images: Tensor) -> list[Tensor]:
+        """Maps after each block of the network, (n, width, h, w) of their own shapes; the last are those of `maps`."""
+        return [self.maps(images)]
 
     def forward(self, images: Tensor) -> Tensor:
         """(n, channels, height, width) -> vectors (n, dim)"""
@@ -48,3 +52,12 @@ class Backbone(nn.Module):
         finally:
             self.train(training)
         return depth, rows, columns
+
+
+def after_each_stage(layers: nn.Sequential, n_stages: int, images: Tensor) -> list[Tensor]:
+    """Outputs after each of `n_stages` equally long parts of `layers`."""
+    length = len(layers) // n_stages
+    outputs: list[Tensor] = []
+    for i in range(n_stages):
+        outputs.append(layers[i * length : (i + 1) * length](outputs[-1] if outputs else images))
+    return outputs

@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from remp.backbones.base import Backbone, Readout
+from remp.backbones.base import Backbone, Readout, after_each_stage
 from remp.errors import ConfigError
 
 
@@ -44,3 +44,6 @@ class Conv4(Backbone):
 
     def maps(self, images: Tensor) -> Tensor:
         return self.blocks(images)
+
+    def stages(self, images: Tensor) -> list[Tensor]:
+        return after_each_stage(self.blocks, 4, images)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from remp.backbones.base import Backbone, Readout
+from remp.backbones.base import Backbone, Readout, after_each_stage
 from remp.backbones.dropblock import DropBlock
 from remp.errors import ConfigError
 
@@ -91,6 +91,9 @@ class ResNet12(Backbone):
 
     def maps(self, images: Tensor) -> Tensor:
         return self.blocks(images)
+
+    def stages(self, images: Tensor) -> list[Tensor]:
+        return after_each_stage(self.blocks, 4, images)
 
 
 class ResidualBlock(nn.Module):

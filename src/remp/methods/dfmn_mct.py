@@ -1,5 +1,7 @@
 """DFMN-MCT: confidence-weighted prototypes under a learned metric."""
 
+import math
+from math import prod
 from typing import Any, ClassVar
 
 import torch
@@ -10,6 +12,7 @@ from remp.episodes import Episodes
 from remp.methods.base import Method, cross_entropy
 from remp.methods.dense import dense_cross_entropy, positions, query_class_ids
 from remp.methods.shapes import map_shape
+from remp.ops.evaluation_mode import evaluation_mode
 from remp.ops.weighted_means import means_with_queries
 from remp.similarity import negative_squared_distance, unit
 
@@ -21,14 +24,17 @@ class DFMNMCT(Method):
     """Kye, Lee, Kim, Hwang: Meta-Learned Confidence for Few-shot Learning, 2020. https://arxiv.org/abs/2002.12017
 
     Maps are scaled to length 1 and divided by a learned length scale, a number for each map. The confidence of a query
-    in each class is the softmax of minus its squared distances; queries join the class means with that weight, again
-    and again. Training adds a dense classifier: every position of a map is to tell its class among all training ones.
+    in each class is the softmax of minus its squared distances, averaged over views of the images: as they are and
+    mirrored, in the last block of the backbone and in the one before. Queries join the class means with that weight,
+    again and again. Training adds a dense classifier: every position of a map is to tell its class among all training
+    ones.
 
-    Ours follows the first version of the paper and its code, without the views (mirrored images, third block) over
-    which that averages confidences. The convolution of the length scale is padded where a map is smaller than 3 x 3.
+    Ours follows the first version of the paper and its code. The convolution of the length scale is padded where a map
+    is smaller than 3 x 3.
 
     updates, train_updates: how often the class means are updated in testing and in training. instance_weight: of the
-    loss within the episode, beside 1 for the dense one.
+    loss within the episode, beside 1 for the dense one. mirror_view, block_view: whether confidences are averaged over
+    mirrored images and over the maps of the last block but one, too. Ready-made maps are the only view of their images.
     """
 
     transductive: ClassVar[bool] = True
@@ -40,44 +46,84 @@ class DFMNMCT(Method):
         updates: int = 10,
         train_updates: int = 1,
         instance_weight: float = 0.2,
+        mirror_view: bool = True,
+        block_view: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.updates, self.train_updates, self.instance_weight = updates, train_updates, instance_weight
+        self.mirror_view, self.block_view = mirror_view, block_view
         shape = map_shape(self)
         self.length_scale = LengthScale(shape)
         self.class_vectors = nn.Parameter(torch.empty(self.n_classes, shape[0])) if self.n_classes else None
         if self.class_vectors is not None:
             nn.init.xavier_uniform_(self.class_vectors)
 
+    def embed(self, images: Tensor) -> Tensor:
+        """All views of each image in one row: its last map and that of the block before, then those of its mirror
+        image, through which no gradient flows: (n, channels, height, width) -> (n, d)."""
+        if not self.mirror_view:
+            return self._blocks(images)
+        assert self.backbone is not None, "this method was made without a backbone: it takes features, not images"
+        with torch.no_grad(), evaluation_mode(self.backbone):
+            mirrored = self._blocks(images.flip(3))
+        return torch.cat([self._blocks(images), mirrored], dim=1)
+
     def logits(self, episodes: Episodes) -> Tensor:
-        return self._matched(episodes, self.updates)
+        """Logarithms of the confidences. Episodes of what `embed` returns, or of maps (E, ., width, h, w)."""
+        sides = self._sides(episodes)
+        return self._log_confidence(sides, self._weights(sides, self.updates))
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
-        features = episodes.map(self.embed)
-        instance = cross_entropy(self._matched(features, self.train_updates), episodes.query_labels)
-        return {"dense": self._dense_loss(features), "instance": self.instance_weight * instance}
+        sides = self._sides(episodes.map(self.embed))
+        # The prototypes owe their queries to all views; the loss is of the last map of the images as they are.
+        scores, *_ = self._scores(sides[0], self._weights(sides, self.train_updates))
+        instance = cross_entropy(scores, episodes.query_labels)
+        return {"dense": self._dense_loss(sides[0]), "instance": self.instance_weight * instance}
 
-    def _matched(self, episodes: Episodes, updates: int) -> Tensor:
-        """Scores after so many updates of the class means: maps (E, ., width, h, w) -> (E, Q, N)"""
-        query = self._scaled(episodes.query)
-        weights = query.new_zeros(*query.shape[:2], episodes.n_way)  # at first queries do not count
+    def _blocks(self, images: Tensor) -> Tensor:
+        """The last map of each image and, if it is a view, that of the block before, in one row."""
+        assert self.backbone is not None, "this method was made without a backbone: it takes features, not images"
+        stages = self.backbone.stages(images)[-2:] if self.block_view else [self.backbone.maps(images)]
+        return torch.cat([maps.flatten(1) for maps in reversed(stages)], dim=1)
+
+    def _sides(self, episodes: Episodes) -> list[Episodes]:
+        """The images as they are and mirrored, if they are: rows (E, ., d) that begin with the last map."""
+        rows = episodes.map(lambda items: items.flatten(1))
+        if not self.mirror_view or rows.query.shape[2] == prod(self.feature_shape):
+            return [rows]
+        return [rows.map(lambda items, i=i: items.chunk(2, dim=1)[i]) for i in (0, 1)]  # type: ignore[misc]
+
+    def _weights(self, sides: list[Episodes], updates: int) -> Tensor:
+        """How much each query counts for each class after so many updates of the class means: (E, Q, N)"""
+        query = sides[0].query
+        weights = query.new_zeros(*query.shape[:2], sides[0].n_way)  # at first queries do not count
         for _ in range(updates):
-            weights = self._scores(episodes, query, weights).softmax(-1)
-        return self._scores(episodes, query, weights)
+            weights = self._log_confidence(sides, weights).exp()
+        return weights
 
-    def _scores(self, episodes: Episodes, scaled_query: Tensor, weights: Tensor) -> Tensor:
-        prototypes = means_with_queries(episodes.support, episodes.support_labels, episodes.query, weights)
-        return negative_squared_distance(scaled_query, self._scaled(prototypes))
+    def _log_confidence(self, sides: list[Episodes], weights: Tensor) -> Tensor:
+        """Logarithm of the mean over the views of the softmax of the scores: (E, Q, N)"""
+        views = [scores.log_softmax(-1) for side in sides for scores in self._scores(side, weights)]
+        return torch.stack(views).logsumexp(0) - math.log(len(views))
 
-    def _scaled(self, maps: Tensor) -> Tensor:
-        """(E, n, width, h, w) -> (E, n, width * h * w)"""
-        return unit(maps.flatten(2)) / self.length_scale(maps)
+    def _scores(self, side: Episodes, weights: Tensor) -> list[Tensor]:
+        """Minus the squared distances (E, Q, N) to the class means, in which queries count by `weights`, by block."""
+        prototypes = means_with_queries(side.support, side.support_labels, side.query, weights)
+        pairs = zip(self._scaled(side.query), self._scaled(prototypes), strict=True)
+        return [negative_squared_distance(query, prototype) for query, prototype in pairs]
 
-    def _dense_loss(self, episodes: Episodes) -> Tensor:
+    def _scaled(self, rows: Tensor) -> list[Tensor]:
+        """The blocks in rows (E, n, d), each of length 1 by the scale of the last map, as the authors do."""
+        last, before = rows.tensor_split([prod(self.feature_shape)], dim=2)
+        scale = self.length_scale(last.unflatten(2, self.feature_shape))
+        return [unit(block) / scale for block in (last, before) if block.shape[2]]
+
+    def _dense_loss(self, side: Episodes) -> Tensor:
         assert self.class_vectors is not None, "a dense term needs n_classes, the number of training classes"
-        scores = negative_squared_distance(positions(episodes.query), self.class_vectors)  # (E, Q, h * w, n_classes)
-        return dense_cross_entropy(scores, query_class_ids(episodes))
+        maps = side.query[..., : prod(self.feature_shape)].unflatten(2, self.feature_shape)
+        scores = negative_squared_distance(positions(maps), self.class_vectors)  # (E, Q, h * w, n_classes)
+        return dense_cross_entropy(scores, query_class_ids(side))
 
 
 class LengthScale(nn.Module):

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad
 
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.shapes import vector_size
 from remp.ops.batch_norm_hooks import changed_batch_norms, norm_by_first
+from remp.ops.evaluation_mode import evaluation_mode
 from remp.ops.whole_episode import all_items
 from remp.similarity import in_safe_range, to_dtype
 
@@ -77,7 +78,7 @@ class MAML(Method):
         def loss(head: Tensor, weights: Weights) -> Tensor:
             return _support_loss(_apply(head, self._features(weights, task.support[0], n_support)), task)
 
-        with _evaluating(self.backbone):  # steps neither drop out nor count
+        with evaluation_mode(self.backbone):  # steps neither drop out nor count
             head, weights = self._adapted(loss, images.new_zeros(1, task.n_way, vector_size(self) + 1), weights)
         return _apply(head, self._features(weights, images, n_support)[:, n_support:])
 
@@ -121,13 +122,3 @@ def _own(episodes: Episodes) -> Episodes:
     """The same episodes as tensors that were not made in inference mode."""
     copied = episodes.map(torch.clone)
     return replace(copied, support_labels=episodes.support_labels.clone())
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    was_training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(was_training)
