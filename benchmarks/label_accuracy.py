@@ -32,7 +32,7 @@ from remp.backbones.pretrained import PRETRAINED
 from remp.evaluation.statistics import mean_interval, paired_difference
 from remp.propagation.row_transform import fit_transform
 from remp.rows import ArrayRows
-from remp.sharding import Shard
+from remp.rows.sharding import Shard
 from remp.transform import FeatureTransform
 
 N_SHOT, LARGEST, RATIO, SIDE = 5, 600, 10, 128

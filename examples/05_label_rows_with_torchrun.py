@@ -14,7 +14,7 @@ import numpy as np
 
 from remp.propagation import propagate
 from remp.rows import ArrayRows
-from remp.sharding import Shard, current_shard
+from remp.rows.sharding import Shard, current_shard
 
 
 def label(embeddings: Path, labels_file: Path, answers: Path) -> None:

@@ -98,7 +98,7 @@ def test_an_episode_cannot_be_cut_in_two(tiny):
 
 
 def test_only_the_first_process_talks(monkeypatch, capsys):
-    from remp.progress import progress
+    from remp.system.progress import progress
 
     monkeypatch.setenv("RANK", "1")
     with progress("training", 3) as bar:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remp import atomic
 from remp.checkpoint import read_checkpoint
 from remp.errors import CheckpointError, Interrupted, TrainingError
+from remp.system import atomic
 from remp.training import resume
 from remp.training.interruption import watch_interruptions
 from remp.training.trainer import Trainer

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from remp.datasets import ImageSet as ImageSet
     from remp.datasets import open_set as open_set
     from remp.datasets import prepare as prepare
-    from remp.episode_files import load_episodes as load_episodes
-    from remp.episode_files import save_episodes as save_episodes
     from remp.episodes import Episodes as Episodes
     from remp.episodes import EpisodeSampler as EpisodeSampler
     from remp.episodes import Protocol as Protocol
+    from remp.episodes.files import load_episodes as load_episodes
+    from remp.episodes.files import save_episodes as save_episodes
     from remp.estimator import ReMPClassifier as ReMPClassifier
     from remp.evaluation.evaluate import evaluate as evaluate
     from remp.evaluation.result import Result as Result
@@ -64,14 +64,14 @@ _HOMES = {
     "evaluate": "remp.evaluation.evaluate",
     "label": "remp.label_files",
     "load": "remp.models",
-    "load_episodes": "remp.episode_files",
+    "load_episodes": "remp.episodes.files",
     "mean_interval": "remp.evaluation.statistics",
     "open_set": "remp.datasets",
     "paired_difference": "remp.evaluation.statistics",
     "prepare": "remp.datasets",
     "rectify": "remp.rectification",
     "resume": "remp.training",
-    "save_episodes": "remp.episode_files",
+    "save_episodes": "remp.episodes.files",
     "train": "remp.training",
 }
 

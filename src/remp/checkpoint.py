@@ -13,13 +13,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from remp.atomic import write_atomically
 from remp.augment import Normalisation
 from remp.backbones import BACKBONES, Backbone
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.errors import CheckpointError, ConfigError
 from remp.methods import METHODS, Method
+from remp.system.atomic import write_atomically
 from remp.version import __version__
 
 FORMAT = 1

@@ -10,10 +10,10 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from remp.backbones import BACKBONES
+from remp.checks import did_you_mean, nearest
 from remp.episodes import Protocol
 from remp.errors import ConfigError
 from remp.methods import METHODS
-from remp.ops.nearest import did_you_mean, nearest
 from remp.transform import FeatureTransform
 
 

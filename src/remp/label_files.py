@@ -23,8 +23,7 @@ from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
 from remp.report.label.report import write_label_report
-from remp.rows import ArrayRows, Rows
-from remp.sharding import Shard, current_shard
+from remp.rows import ArrayRows, Rows, Shard, current_shard
 
 _DEFAULTS = LabelOptions()
 

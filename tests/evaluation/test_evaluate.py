@@ -10,8 +10,8 @@ from remp.augment import Normalisation
 from remp.checkpoint import Trained, build_method
 from remp.config import make_config
 from remp.datasets.base import ImageSet
-from remp.episode_files import episode_hash, load_episodes, save_episodes
 from remp.episodes import EpisodeSampler, Protocol
+from remp.episodes.files import episode_hash, load_episodes, save_episodes
 from remp.errors import CheckpointError, ConfigError, EpisodeError
 from remp.evaluation.evaluate import accuracies, embed, evaluate
 from remp.methods import ProtoNet

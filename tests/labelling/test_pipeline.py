@@ -159,7 +159,7 @@ import numpy as np
 from clustered_rows import clustered_task
 from remp.labelling.pipeline import label_rows
 from remp.rows import ArrayRows
-from remp.sharding import current_shard
+from remp.rows.sharding import current_shard
 
 task, rows, _ = clustered_task(noise=4.0)
 shard = current_shard()

@@ -13,7 +13,7 @@ from remp.cli import label as cli_label
 from remp.cli.options import Distribution, Shots, make_protocol
 from remp.cli.settings import file_and_settings
 from remp.errors import Interrupted, RempError
-from remp.progress import is_first_process
+from remp.system.progress import is_first_process
 from remp.version import __version__
 
 EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -75,7 +75,7 @@ def evaluate(
 ) -> None:
     """Score a trained method on episodes. Settings of the method can be changed: --layers 0 …"""
     from remp.datasets import open_set
-    from remp.episode_files import load_episodes
+    from remp.episodes.files import load_episodes
     from remp.evaluation.evaluate import evaluate as run
     from remp.models import load
 
@@ -111,7 +111,7 @@ def episodes(
 ) -> None:
     """Draw episodes and write them to a file, so that others can score the very same ones."""
     from remp.datasets import open_set
-    from remp.episode_files import save_episodes
+    from remp.episodes.files import save_episodes
     from remp.evaluation.evaluate import draw_episodes
 
     images = open_set(data, split)

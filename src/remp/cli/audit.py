@@ -29,11 +29,11 @@ def audit(
 
 def _subject(name: str, module: Path | None) -> Any:
     """From the user's file, from the table with fresh weights, or trained."""
+    from remp.checks import nearest
     from remp.errors import ConfigError
     from remp.evaluation.audit.subject import Subject, method_from_file, tiny_method
     from remp.methods import METHODS
     from remp.models import load, shipped_models
-    from remp.ops.nearest import nearest
 
     if module:
         found = method_from_file(module, name)

@@ -15,7 +15,7 @@ import numpy as np
 
 from remp.datasets.split_writer import SplitWriter
 from remp.errors import DataError
-from remp.home import home
+from remp.system.home import home
 
 SPLITS = ("train", "val", "test")
 FORMAT = 1

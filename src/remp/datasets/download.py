@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from remp.errors import DataError
-from remp.progress import progress
+from remp.system.progress import progress
 
 _CHUNK = 2**18
 _TIMEOUT_SECONDS = 30

@@ -15,7 +15,7 @@ import numpy as np
 from remp.datasets.base import check_not_prepared, write_prepared
 from remp.datasets.outlines import read_outlines
 from remp.datasets.rasterise import CELL, coverage, fill, thicken
-from remp.progress import progress
+from remp.system.progress import progress
 
 IMAGE_SIZE = 32
 IMAGES_A_CLASS = 64

@@ -18,7 +18,7 @@ from remp.estimator.label_codes import UNLABELLED, encoded
 from remp.propagation import Propagated, Propagation, propagate
 from remp.rectification_layer import Metric, Repulsion, RowNorm
 from remp.rows import ArrayRows, Rows
-from remp.rows.joined import JoinedRows
+from remp.rows.array import JoinedRows
 
 
 class ReMPClassifier(ClassifierMixin, BaseEstimator):

@@ -4,10 +4,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from remp.checks import nearest
 from remp.config import settings_model
 from remp.datasets.base import ImageSet
-from remp.episode_files import EpisodeFile, episode_hash
 from remp.episodes import Protocol
+from remp.episodes.files import EpisodeFile, episode_hash
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, score_episodes
 from remp.evaluation.frozen_features import FrozenFeatures
@@ -15,8 +16,7 @@ from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import Row
 from remp.evaluation.statistics import paired_difference
 from remp.methods import METHODS, Method
-from remp.ops.nearest import nearest
-from remp.progress import progress
+from remp.system.progress import progress
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from torch import Tensor
 from remp.augment import Normalisation
 from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
-from remp.episode_files import episode_hash
 from remp.episodes import Episodes, EpisodeSampler, Protocol
+from remp.episodes.files import episode_hash
 from remp.errors import CheckpointError, ConfigError, EpisodeError
 from remp.evaluation.result import Result
 from remp.methods.base import Method
-from remp.ops.allocator import keep_freed_memory
-from remp.ops.parallel import on_all_cores
-from remp.progress import progress
+from remp.system.allocator import keep_freed_memory
+from remp.system.progress import progress
+from remp.system.threads import on_all_cores
 from remp.transform import FeatureTransform
 
 EMBED_BATCH = 256

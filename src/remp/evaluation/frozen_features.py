@@ -13,7 +13,7 @@ from remp.embedder import Embedder, vector_method
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import check_size, embed
 from remp.methods.base import Method
-from remp.progress import progress
+from remp.system.progress import progress
 from remp.transform import FeatureTransform
 
 MEAN_BATCH = 8192  # images whose features are held at once while their mean is taken

@@ -9,8 +9,7 @@ from torch import Tensor
 from remp.labelling.quality.calibration import Calibration
 from remp.labelling.quality.unknown import resemblance
 from remp.propagation import Propagated
-from remp.rows import Rows
-from remp.sharding import Shard
+from remp.rows import Rows, Shard
 
 
 @dataclass(frozen=True)

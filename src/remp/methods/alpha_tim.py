@@ -4,11 +4,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.methods.base import Method
+from remp.methods.maths.mutual_information import InformationLoss
 from remp.methods.tim import descend
-from remp.ops.limits import require_at_least, require_positive
-from remp.ops.mutual_information import InformationLoss
 
 _MANY_SHOTS = 5
 

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.dense import dense_cross_entropy, positions, query_class_ids
+from remp.methods.maths.weighted_means import means_with_queries
 from remp.methods.shapes import map_shape
-from remp.ops.weighted_means import means_with_queries
 from remp.rectification import class_means
 from remp.similarity import unit
 

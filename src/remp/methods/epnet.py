@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import cross_entropy
+from remp.methods.maths.graph import normalise, propagator, squared_distances, without_loops
+from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.methods.pretraining import PretrainedMethod
 from remp.methods.shapes import vector_size
-from remp.ops.graph import normalise, propagator, squared_distances, without_loops
-from remp.ops.whole_episode import all_class_ids, all_items
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import to_dtype
 

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes
 from remp.methods.base import cross_entropy
+from remp.methods.maths.whole_episode import all_items, all_labels
 from remp.methods.pretraining import PretrainedMethod
 from remp.methods.shapes import vector_size
-from remp.ops.whole_episode import all_items, all_labels
 from remp.rectification import class_means
 from remp.rectification_layer import check_choice
 from remp.similarity import negative_squared_distance, unit

@@ -6,14 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method
-from remp.ops.item_space import inner_products, mean_weights, stacked, unit_weights
-from remp.ops.label_cleaning import mean_losses
-from remp.ops.limits import require_at_least, require_positive
-from remp.ops.power_transform import centred_on_sphere, power_transform
-from remp.ops.sinkhorn import sinkhorn
+from remp.methods.maths.item_space import inner_products, mean_weights, stacked, unit_weights
+from remp.methods.maths.label_cleaning import mean_losses
+from remp.methods.maths.power_transform import centred_on_sphere, power_transform
+from remp.methods.maths.sinkhorn import sinkhorn
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import TINY, unit
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method
-from remp.ops.cl2n import cl2n_products
-from remp.ops.graph import nearest_neighbours, normalise, propagate, without_loops
-from remp.ops.limits import require_at_least, require_positive
+from remp.methods.maths.cl2n import cl2n_products
+from remp.methods.maths.graph import nearest_neighbours, normalise, propagate, without_loops
 from remp.rectification_layer import check_choice, one_hot_rows
 
 Kernel = Literal["rbf", "knn"]

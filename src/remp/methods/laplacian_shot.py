@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from remp.checks import require_at_least
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.ops.bias_diminishing import completed_weights, shift_queries
-from remp.ops.cl2n import cl2n_products
-from remp.ops.item_space import mean_weights, squared_distances
-from remp.ops.limits import require_at_least
+from remp.methods.maths.bias_diminishing import completed_weights, shift_queries
+from remp.methods.maths.cl2n import cl2n_products
+from remp.methods.maths.item_space import mean_weights, squared_distances
 from remp.rectification_layer import one_hot_rows
 
 

@@ -5,10 +5,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.ops.item_space import inner_products, mean_weights, squared_distances, stacked
-from remp.ops.limits import require_at_least, require_positive
+from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked
 from remp.rectification_layer import check_choice, one_hot_rows
 from remp.similarity import TINY, in_safe_range, to_dtype, unit
 

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.ops.item_space import inner_products, mean_weights, squared_distances, stacked, unit_weights
-from remp.ops.limits import require_at_least, require_positive, require_share
-from remp.ops.power_transform import centred_on_sphere, power_transform
-from remp.ops.sinkhorn import Plan, sinkhorn
+from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked, unit_weights
+from remp.methods.maths.power_transform import centred_on_sphere, power_transform
+from remp.methods.maths.sinkhorn import Plan, sinkhorn
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import TINY, unit
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.ops.cl2n import cl2n
+from remp.methods.maths.cl2n import cl2n
 from remp.rectification import rectify
 from remp.rectification_layer import Rectification
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy
+from remp.methods.maths.batch_norm_hooks import batch_norms, changed_batch_norms
+from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.methods.shapes import vector_size
-from remp.ops.batch_norm_hooks import batch_norms, changed_batch_norms
-from remp.ops.whole_episode import all_class_ids, all_items
 from remp.rectification import class_means
 from remp.similarity import TINY, in_safe_range, negative_squared_distance, to_dtype
 

@@ -5,12 +5,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.ops.adam import adam
-from remp.ops.item_space import inner_products, mean_weights, squared_distances, stacked
-from remp.ops.limits import require_at_least, require_positive, require_share
-from remp.ops.mutual_information import InformationLoss
+from remp.methods.maths.adam import adam
+from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked
+from remp.methods.maths.mutual_information import InformationLoss
 from remp.rectification import class_means
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import TINY, negative_squared_distance, unit

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy
+from remp.methods.maths.graph import keep_nearest, normalise, propagate, squared_distances
+from remp.methods.maths.whole_episode import all_items, all_labels
 from remp.methods.shapes import map_shape
-from remp.ops.graph import keep_nearest, normalise, propagate, squared_distances
-from remp.ops.whole_episode import all_items, all_labels
 from remp.rectification_layer import one_hot_rows
 from remp.similarity import to_dtype
 

@@ -11,8 +11,7 @@ from remp.propagation.passes import Passes
 from remp.propagation.row_transform import RowTransform, fit_transform
 from remp.rectification import largest_safe, logits_in
 from remp.rectification_layer import Metric, Rectification, Repulsion, RowNorm, State
-from remp.rows import Rows
-from remp.sharding import Shard
+from remp.rows import Rows, Shard
 from remp.transform import FeatureTransform
 
 

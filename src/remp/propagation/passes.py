@@ -9,8 +9,7 @@ from torch import Tensor
 
 from remp.propagation.row_transform import RowTransform
 from remp.rectification_layer import QuerySums, Rectification, State, attention_weights, query_sums
-from remp.rows import Rows, chunk_rows
-from remp.sharding import Shard
+from remp.rows import Rows, Shard, chunk_rows
 
 
 @dataclass(frozen=True)

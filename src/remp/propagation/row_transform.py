@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from remp.errors import DataError
-from remp.rows import Rows
-from remp.sharding import Shard
+from remp.rows import Rows, Shard
 from remp.similarity import TINY, unit
 from remp.transform import FeatureTransform
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remp.errors import DataError
-from remp.rows import chunk_rows
+from remp.rows.array import chunk_rows
 
 # Read at once from the file, so that a row group of gigabytes is not.
 _BUFFER_BYTES = 4 << 20

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from remp.atomic import write_atomically
 from remp.config import RunConfig, load_config
 from remp.errors import TrainingError
+from remp.system.atomic import write_atomically
 
 
 class RunFolder:

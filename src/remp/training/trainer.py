@@ -17,8 +17,8 @@ from remp.episodes import Episodes
 from remp.errors import EpisodeError, Interrupted, TrainingError
 from remp.evaluation.evaluate import accuracies, draw_episodes
 from remp.models import find_checkpoint
-from remp.ops.allocator import keep_freed_memory
-from remp.progress import progress
+from remp.system.allocator import keep_freed_memory
+from remp.system.progress import progress
 from remp.training.averaging import MovingAverage
 from remp.training.episodes import TrainingEpisodes
 from remp.training.interruption import watch_interruptions

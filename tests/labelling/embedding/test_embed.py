@@ -278,7 +278,7 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from embedding_cases import mean_colour_embedder, task_of
 from remp.labelling.embedding.embed import embed_pictures
-from remp.sharding import current_shard
+from remp.rows.sharding import current_shard
 
 embedder, shard = mean_colour_embedder(), current_shard()
 made = embed_pictures(task_of(sorted(Path(sys.argv[2]).iterdir())), embedder, Path(sys.argv[3]), shard=shard)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from remp.home import home
 from remp.report.label import thumbnails
 from remp.report.label.thumbnails import MOST_BYTES, SIDE, ThumbnailCache, thumbnail_sources
+from remp.system.home import home
 
 KEYS = [bytes([number]) * 16 for number in range(3)]
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from remp.backbones import Conv4
+from remp.checks import nearest
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method
-from remp.ops.nearest import nearest
 
 IMAGE_SIZE = (32, 32, 3)
 FEATURE_SHAPE, MAP_SHAPE = (32,), (8, 2, 2)  # for methods that were made without saying theirs

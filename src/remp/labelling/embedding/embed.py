@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from remp.embedder import Embedder
-from remp.home import home
 from remp.labelling.embedding.run import EmbeddingRun, Stage
 from remp.labelling.tasks.task import LabellingTask
-from remp.sharding import Shard
+from remp.rows import Shard
+from remp.system.home import home
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from remp.embedder import Embedder
 from remp.labelling.embedding.cache import EmbeddingCache
 from remp.labelling.embedding.known_files import KnownFiles, identity
 from remp.labelling.embedding.pictures import Picture, read_picture
-from remp.labelling.embedding.read_ahead import read_ahead
-from remp.progress import Progress, progress
+from remp.system.progress import Progress, progress
+from remp.system.threads import read_ahead
 
 
 @dataclass

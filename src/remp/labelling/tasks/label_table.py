@@ -7,8 +7,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from remp.checks import nearest
 from remp.errors import DataError
-from remp.ops.nearest import nearest
 
 FILE_COLUMNS = ("file", "filename", "file_name", "path", "filepath", "image", "image_path")
 ID_COLUMNS = ("id", "name", *FILE_COLUMNS)

@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from remp.atomic import write_atomically
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import compare
 from remp.report.demo.showcase import Showcase
 from remp.report.drawing import class_colour
 from remp.report.page import render_page
+from remp.system.atomic import write_atomically
 from remp.version import __version__
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from remp.atomic import write_atomically
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.report.drawing import class_colour
 from remp.report.label.confusion import MOST_CLASSES_DRAWN, MOST_CLASSES_IN_WORDS, confusion_cells, worst_pairs
@@ -15,6 +14,7 @@ from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
 from remp.report.label.thumbnails import thumbnail_sources
 from remp.report.label.tiles import TileChoice
 from remp.report.page import percent, render_page, short, visible
+from remp.system.atomic import write_atomically
 from remp.version import __version__
 
 STRIP_LENGTHS = (8, 6, 4, 3, 2, 1, 0)  # eight stand in a line

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from remp.datasets.decode import UnreadablePicture, centre_square
-from remp.home import home
 from remp.labelling.embedding.known_files import identity
 from remp.labelling.embedding.pictures import read_file
 from remp.labelling.embedding.record_files import KEY, RecordFiles, digest
+from remp.system.home import home
 
 SIDE, QUALITY = 128, 80
 MOST_BYTES = 12 * 1024  # of a JPEG; the few larger ones are made again

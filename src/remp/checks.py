@@ -1,0 +1,41 @@
+"""Checks of what a user gives: numbers within their limits, and the name that an unknown one may have meant."""
+
+import difflib
+import math
+from collections.abc import Iterable
+
+from remp.errors import ConfigError
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The names there are, and which of them may have been meant."""
+    names = list(names)
+    meant = did_you_mean(name, names)
+    return f"there are: {', '.join(names) or 'none'}" + (f"; {meant}" if meant else "")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A question about the name that comes closest; empty where none is close."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def require_at_least(least: float, **settings: float) -> None:
+    """Raise a ConfigError unless every setting is a finite number, `least` or more."""
+    for name, value in settings.items():
+        if not least <= value < math.inf:
+            raise ConfigError(f"{name} is {value}; needed a number of at least {least}")
+
+
+def require_positive(**settings: float) -> None:
+    """Raise a ConfigError unless every setting is a finite number above 0."""
+    for name, value in settings.items():
+        if not 0 < value < math.inf:
+            raise ConfigError(f"{name} is {value}; needed a number above 0")
+
+
+def require_share(**settings: float) -> None:
+    """Raise a ConfigError unless every setting is above 0 and at most 1."""
+    for name, value in settings.items():
+        if not 0 < value <= 1:
+            raise ConfigError(f"{name} is {value}; needed a share, above 0 and at most 1")

@@ -1,0 +1,182 @@
+"""Episode files: drawn episodes on disk, with a hash that says whether two results were made on the same ones."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.datasets.base import ImageSet
+from remp.episodes import Episodes, Protocol
+from remp.errors import DataError, EpisodeError
+from remp.system.atomic import write_atomically
+
+FORMAT = "remp-episodes-1"
+_ARRAYS = ("support", "support_labels", "query", "query_labels", "class_ids")
+_FIELDS = ("protocol", "seed", "data", "split", "fingerprint", "hash")
+
+
+@dataclass(frozen=True)
+class EpisodeFile:
+    """Episodes of image ids, and where they come from.
+
+    seed: None if they were not drawn by an EpisodeSampler. data, split, fingerprint: the image set the ids belong to.
+    """
+
+    episodes: Episodes
+    protocol: Protocol
+    seed: int | None
+    data: str
+    split: str
+    fingerprint: str
+    hash: str
+
+
+def episode_hash(episodes: Episodes, fingerprint: str) -> str:
+    """SHA-256 of episodes of image ids from the set with this fingerprint; the same on every machine."""
+    digest = hashlib.sha256(json.dumps([FORMAT, fingerprint, episodes.n_way]).encode())
+    for name in _ARRAYS:
+        values = getattr(episodes, name)
+        array = np.zeros((0, 0)) if values is None else values.cpu().numpy()
+        digest.update(json.dumps([name, *array.shape]).encode())
+        digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+    return digest.hexdigest()
+
+
+def save_episodes(
+    path: Path | str,
+    episodes: Episodes,
+    protocol: Protocol,
+    images: ImageSet,
+    *,
+    seed: int | None = None,
+    overwrite: bool = False,
+) -> str:
+    """Write episodes of image ids of `images` and return their hash.
+
+    The file appears whole or not at all, and replaces another only with `overwrite`.
+    """
+    from safetensors.numpy import save
+
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise EpisodeError(f"{path} exists already: give another name, or ask for it to be overwritten")
+    _check_episodes(path, episodes, protocol)
+    _check_images(path, episodes, images)
+    digest = episode_hash(episodes, images.fingerprint)
+    header = {
+        "format": FORMAT,
+        "protocol": protocol.as_dict(),
+        "seed": seed,
+        "data": images.name,
+        "split": images.split,
+        "fingerprint": images.fingerprint,
+        "hash": digest,
+    }
+    arrays = {name: np.ascontiguousarray(getattr(episodes, name).cpu().numpy(), dtype=np.int64) for name in _ARRAYS}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, save(arrays, metadata={"remp": json.dumps(header)}))
+    return digest
+
+
+def load_episodes(path: Path | str, images: ImageSet | None = None) -> EpisodeFile:
+    """Read an episode file and check it; with `images`, also that it was made for exactly that set.
+
+    Raises DataError for a file that is missing, damaged, or made for other images. Nothing in a file is ever run.
+    """
+    path = Path(path)
+    header, arrays = _read(path)
+    episodes, protocol = _rebuild(path, header, arrays)
+    file = EpisodeFile(episodes, protocol, *(header[name] for name in _FIELDS[1:]))
+    if episode_hash(episodes, file.fingerprint) != file.hash:
+        raise DataError(f"{path} is damaged: its episodes do not have the hash it names. {_CURE}")
+    if images is not None:
+        _check_fingerprint(path, file, images)
+        _check_images(path, episodes, images)
+    return file
+
+
+_CURE = "Copy it again, or draw the episodes anew with: remp episodes"
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise DataError(f"there is no episode file {path}. Write one with: remp episodes")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("remp", "{}"))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DataError(f"{path} is not an episode file, or is cut short ({error}). {_CURE}") from error
+    if not isinstance(header, dict) or header.get("format") != FORMAT or set(arrays) != set(_ARRAYS):
+        raise DataError(f"{path} is not an episode file of this version of remp ({FORMAT}). {_CURE}")
+    return header, arrays
+
+
+def _rebuild(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[Episodes, Protocol]:
+    """The episodes and their protocol, with every number where it may be."""
+    missing = [name for name in _FIELDS if name not in header]
+    if missing:
+        raise DataError(f"{path} lacks {', '.join(missing)} in its header. {_CURE}")
+    if any(array.dtype != np.int64 or array.ndim != 2 for array in arrays.values()):
+        raise DataError(f"{path} holds arrays that are not int64 (episodes, items). {_CURE}")
+    tensors: dict[str, Tensor] = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    try:
+        fields = dict(header["protocol"])
+        if isinstance(fields.get("n_shot"), list):
+            fields["n_shot"] = tuple(fields["n_shot"])
+        protocol = Protocol(**fields)
+        episodes = Episodes(**tensors, n_way=protocol.n_way)
+        _check_episodes(path, episodes, protocol)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{path} contradicts itself: {error}. {_CURE}") from error
+    return episodes, protocol
+
+
+def _check_episodes(path: Path, episodes: Episodes, protocol: Protocol) -> None:
+    """Shapes as the protocol says, labels in range, no image both in support and in query."""
+    if episodes.query_labels is None or episodes.class_ids is None:
+        raise EpisodeError(f"episodes for {path} lack query labels or class ids: save those an EpisodeSampler drew")
+    n_way, n_support = protocol.n_way, sum(protocol.shots)
+    widths = (n_support, n_support, n_way * protocol.n_query, n_way * protocol.n_query, n_way)
+    for name, width in zip(_ARRAYS, widths, strict=True):
+        shape = tuple(getattr(episodes, name).shape)
+        if shape != (len(episodes), width):
+            raise EpisodeError(f"{name} has shape {shape}, the protocol needs {(len(episodes), width)}")
+    labels = torch.cat([episodes.support_labels, episodes.query_labels], dim=1)
+    ids = torch.cat([episodes.support, episodes.query], dim=1).sort(dim=1).values
+    if not ((labels >= 0) & (labels < n_way)).all():
+        raise EpisodeError(f"labels run from {int(labels.min())} to {int(labels.max())}, needed 0 to {n_way - 1}")
+    if (ids[:, 1:] == ids[:, :-1]).any():
+        raise EpisodeError("an image comes twice in one episode")
+
+
+def _check_fingerprint(path: Path, file: EpisodeFile, images: ImageSet) -> None:
+    if file.fingerprint != images.fingerprint:
+        raise DataError(
+            f"{path} was made for {file.data}/{file.split} with fingerprint {file.fingerprint[:12]}, "
+            f"the set at hand is {images.name}/{images.split} with {images.fingerprint[:12]}: "
+            "take the set it was made for, or draw new episodes with: remp episodes"
+        )
+
+
+def _check_images(path: Path, episodes: Episodes, images: ImageSet) -> None:
+    """Every id is an image of the set, and of the class it is said to be."""
+    assert episodes.query_labels is not None, "checked before"
+    assert episodes.class_ids is not None, "checked before"
+    ids = torch.cat([episodes.support, episodes.query], dim=1).cpu().numpy()
+    ways = torch.cat([episodes.support_labels, episodes.query_labels], dim=1)
+    if ids.size and (ids.min() < 0 or ids.max() >= len(images.labels)):
+        raise DataError(
+            f"{path}: image ids run from {ids.min()} to {ids.max()}, but {images.name}/{images.split} has "
+            f"{len(images.labels)} images: draw the episodes from that set"
+        )
+    if (images.labels[ids] != episodes.class_ids.gather(1, ways).cpu().numpy()).any():
+        raise DataError(f"{path}: an image of {images.name}/{images.split} is not of the class the episodes say")

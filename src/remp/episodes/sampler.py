@@ -1,0 +1,133 @@
+"""The seeded sampler: episode number i of a seed is the same on every machine."""
+
+import numpy as np
+import torch
+
+from remp.episodes.draws import dirichlet_counts, sample_without_replacement, uniform_integers
+from remp.episodes.values import Episodes, Protocol
+from remp.errors import EpisodeError
+
+
+class EpisodeSampler:
+    """Draws episodes of image ids from a labelled set.
+
+    Episode number i of a seed is the same on every machine and for every batch size: it is computed with integer
+    arithmetic from its own stretch of a Philox counter stream (Dirichlet proportions alone need floating point).
+    Support and query are disjoint, queries come in random order.
+
+    labels: (n,) class of each image, 0 … n_classes - 1. seed: any whole number; seeds that differ by less than 2**128
+    give different episodes. position: number of the next episode.
+    """
+
+    def __init__(
+        self,
+        labels: np.ndarray,
+        protocol: Protocol,
+        *,
+        seed: int = 0,
+        class_names: tuple[str, ...] | None = None,
+        position: int = 0,
+    ) -> None:
+        labels = _checked_labels(labels)
+        self.protocol, self.seed, self.position = protocol, seed, position
+        self._counts = np.bincount(labels, minlength=len(class_names or ()))
+        self._ids = np.argsort(labels, kind="stable")
+        self._starts = np.cumsum(self._counts) - self._counts
+        self._check(class_names or tuple(str(i) for i in range(len(self._counts))))
+
+    def sample(self, n_episodes: int) -> Episodes:
+        """The next `n_episodes` episodes, of image ids."""
+        if n_episodes < 1:
+            raise EpisodeError(f"{n_episodes} episodes were asked for; at least 1 is needed")
+        episodes = self._draw(self.position, n_episodes)
+        self.position += n_episodes
+        return episodes
+
+    def _draw(self, first: int, n_episodes: int) -> Episodes:
+        protocol = self.protocol
+        n_way, n_total = protocol.n_way, protocol.n_way * protocol.n_query
+        n_picked = self._most_images_of_a_class()
+        widths = [n_way, n_way, n_way, n_way * n_picked, n_total]
+        streams = uniform_integers(self.seed, first, n_episodes, widths)
+        classes = sample_without_replacement(streams[0], np.full(n_episodes, len(self._counts)))  # (E, n_way)
+        shots = np.asarray(protocol.shots)[np.argsort(streams[1], axis=1, kind="stable")]  # (E, n_way)
+        available = self._counts[classes]
+        queries = self._query_counts(streams[2], available - shots)  # (E, n_way)
+        picks = sample_without_replacement(
+            streams[3].reshape(n_episodes * n_way, n_picked), available.reshape(-1)
+        ).reshape(n_episodes, n_way, n_picked)
+
+        rank = np.arange(n_picked)
+        in_support = rank < shots[..., None]  # (E, n_way, n_picked)
+        in_query = (rank >= shots[..., None]) & (rank < (shots + queries)[..., None])
+        ids = self._ids[np.minimum(self._starts[classes][..., None] + picks, len(self._ids) - 1)]
+        way = np.broadcast_to(np.arange(n_way)[:, None], ids.shape)
+        order = np.argsort(streams[4], axis=1, kind="stable")  # (E, Q)
+
+        def take(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
+            return values[mask].reshape(n_episodes, -1)
+
+        return Episodes(
+            support=torch.from_numpy(take(in_support, ids)),
+            support_labels=torch.from_numpy(take(in_support, way)),
+            query=torch.from_numpy(np.take_along_axis(take(in_query, ids), order, axis=1)),
+            query_labels=torch.from_numpy(np.take_along_axis(take(in_query, way), order, axis=1)),
+            n_way=n_way,
+            class_ids=torch.from_numpy(classes),
+        )
+
+    def _most_images_of_a_class(self) -> int:
+        """How many images an episode can need of one class."""
+        protocol = self.protocol
+        most_queries = protocol.n_query if protocol.dirichlet is None else protocol.n_query * protocol.n_way
+        return max(protocol.shots) + most_queries
+
+    def _query_counts(self, randoms: np.ndarray, available: np.ndarray) -> np.ndarray:
+        """Queries of each class (E, n_way), their sum always n_way * n_query."""
+        if self.protocol.dirichlet is None:
+            return np.full_like(available, self.protocol.n_query)
+        return dirichlet_counts(
+            randoms, self.protocol.dirichlet, self.protocol.n_way * self.protocol.n_query, available
+        )
+
+    def _check(self, class_names: tuple[str, ...]) -> None:
+        protocol = self.protocol
+        if len(self._counts) == 0:
+            raise EpisodeError("the set has no images: take another split, or prepare the data set again")
+        if len(self._counts) < protocol.n_way:
+            raise EpisodeError(
+                f"the set has {len(self._counts)} classes; {protocol.n_way} ways need {protocol.n_way}: "
+                f"lower --n-way to {len(self._counts)} or take a split with more classes"
+            )
+        if len(class_names) < len(self._counts):
+            raise EpisodeError(f"{len(class_names)} class names for {len(self._counts)} classes: give one a class")
+        # Enough for Dirichlet proportions too: each class has n_query images left after its shots, so all queries fit.
+        shots, needed = max(protocol.shots), max(protocol.shots) + protocol.n_query
+        smallest = int(np.argmin(self._counts))
+        has = int(self._counts[smallest])
+        if has < needed:
+            raise EpisodeError(
+                f"class {class_names[smallest]!r} has {has} images; {shots} shots + {protocol.n_query} queries "
+                f"need {needed}: {_cure(has, shots)}"
+            )
+
+
+def _checked_labels(labels: np.ndarray) -> np.ndarray:
+    labels = np.asarray(labels)
+    if labels.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0:
+        raise EpisodeError(
+            f"labels are {labels.dtype} of shape {labels.shape}, from {labels.min()}; "
+            "needed whole numbers of shape (n,), the classes numbered from 0"
+        )
+    return labels.astype(np.int64, copy=False)
+
+
+def _cure(has: int, shots: int) -> str:
+    """What to change so that a class with `has` images suffices."""
+    if has > shots:
+        return f"lower --n-query to {has - shots}"
+    if has > 1:
+        return f"lower --n-shot to {has - 1} and --n-query to 1, or drop the class"
+    return "drop the class, an episode needs at least 2 images of each"

@@ -1,0 +1,120 @@
+"""Episodes: batches of few-shot tasks as values, and the protocol that says what they look like."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from remp.errors import EpisodeError
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """A batch of E few-shot tasks.
+
+    support: (E, S, …) and query: (E, Q, …), where … is nothing (image ids), an image or a feature.
+    support_labels: (E, S) and query_labels: (E, Q) or None, each in 0 … n_way - 1.
+    class_ids: (E, n_way), which class of the data set each way is, or None.
+    """
+
+    support: Tensor
+    support_labels: Tensor
+    query: Tensor
+    query_labels: Tensor | None
+    n_way: int
+    class_ids: Tensor | None = None
+
+    def __len__(self) -> int:
+        return self.support.shape[0]
+
+    def __getitem__(self, rows: slice) -> "Episodes":
+        return replace(
+            self,
+            support=self.support[rows],
+            support_labels=self.support_labels[rows],
+            query=self.query[rows],
+            query_labels=None if self.query_labels is None else self.query_labels[rows],
+            class_ids=None if self.class_ids is None else self.class_ids[rows],
+        )
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Episodes":
+        """Apply `function` (n, …) -> (n, …) once to all support and query items together."""
+        n_support = self.support.shape[1]
+        together = torch.cat([self.support, self.query], dim=1)
+        mapped = function(together.flatten(0, 1)).unflatten(0, together.shape[:2])
+        return replace(self, support=mapped[:, :n_support], query=mapped[:, n_support:])
+
+    def gather(self, items: Tensor) -> "Episodes":
+        """Replace image ids by rows of `items` (n, …)."""
+        return self.map(lambda ids: items[ids])
+
+    def without_query_labels(self) -> "Episodes":
+        return replace(self, query_labels=None)
+
+    def to(self, device: torch.device | str) -> "Episodes":
+        return replace(
+            self,
+            support=self.support.to(device),
+            support_labels=self.support_labels.to(device),
+            query=self.query.to(device),
+            query_labels=None if self.query_labels is None else self.query_labels.to(device),
+            class_ids=None if self.class_ids is None else self.class_ids.to(device),
+        )
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What an episode looks like.
+
+    n_shot: labelled images of each class, or one number a way (dealt to the classes at random in each episode).
+    n_query: unlabelled images of each class; in all n_way * n_query, whatever the distribution.
+    distribution: "balanced", or "dirichlet:A" for query classes in proportions drawn from a Dirichlet(A).
+    """
+
+    n_way: int = 5
+    n_shot: int | tuple[int, ...] = 1
+    n_query: int = 15
+    distribution: str = "balanced"
+
+    def __post_init__(self) -> None:
+        if self.n_way < 1:
+            raise EpisodeError(f"n_way is {self.n_way}; at least 1 class is needed")
+        if self.n_query < 1:
+            raise EpisodeError(f"n_query is {self.n_query}; at least 1 query a class is needed")
+        if len(self.shots) != self.n_way:
+            raise EpisodeError(f"n_shot lists {len(self.shots)} numbers for {self.n_way} ways: give one a way")
+        if min(self.shots) < 1:
+            raise EpisodeError(f"n_shot is {self.n_shot}; every class needs at least 1 labelled image")
+        _ = self.dirichlet
+
+    @property
+    def shots(self) -> tuple[int, ...]:
+        """Labelled images of each way, before they are dealt to classes."""
+        return (self.n_shot,) * self.n_way if isinstance(self.n_shot, int) else tuple(self.n_shot)
+
+    @property
+    def dirichlet(self) -> float | None:
+        """The concentration A of "dirichlet:A", None if balanced."""
+        if self.distribution == "balanced":
+            return None
+        kind, _, number = self.distribution.partition(":")
+        try:
+            concentration = float(number)
+        except ValueError:
+            concentration = 0.0
+        if kind != "dirichlet" or not 0 < concentration < float("inf"):
+            raise EpisodeError(
+                f"distribution is {self.distribution!r}; give 'balanced' or 'dirichlet:A' with A > 0, e.g. dirichlet:2"
+            )
+        return concentration
+
+    def as_dict(self) -> dict[str, Any]:
+        n_shot = self.n_shot if isinstance(self.n_shot, int) else list(self.n_shot)
+        return {
+            "n_way": self.n_way,
+            "n_shot": n_shot,
+            "n_query": self.n_query,
+            "distribution": self.distribution,
+        }

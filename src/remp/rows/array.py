@@ -1,0 +1,122 @@
+"""Rows of arrays, memory maps and tensors, and of two places one after the other."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.errors import DataError
+
+# A chunk of about this many bytes stays in the cache of a processor while it is worked on.
+_CHUNK_BYTES = 4 << 20
+
+
+class Rows(Protocol):
+    """Rows of features, read piece by piece."""
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a row."""
+
+    def __len__(self) -> int:
+        """How many rows."""
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
+        """The rows start … stop - 1 in order, as float32 pieces (m, dim) of any length. They are to be read only: a
+        piece may be a part of the user's array."""
+
+    def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
+        """The rows of these numbers, in this order, float32 (k, dim)."""
+
+
+class ArrayRows:
+    """Rows of an array, of a memory map or of a tensor (n, dim), of any type of number."""
+
+    def __init__(self, values: np.ndarray | Tensor, chunk: int | None = None) -> None:
+        """chunk: rows in a piece; by default as many as fit in a cache."""
+        values = _as_array(values)
+        check_table(values.shape, values.dtype)
+        self.chunk = chunk or chunk_rows(values.shape[1])
+        is_plain = values.dtype == np.float32 and values.flags.c_contiguous
+        self._values = _as_tensor(values) if is_plain else values
+
+    @property
+    def dim(self) -> int:
+        return self._values.shape[1]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
+        stop = len(self) if stop is None else stop
+        for first in range(start, stop, self.chunk):
+            yield _single(self._values[first : min(first + self.chunk, stop)])
+
+    def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
+        return _single(self._values[np.asarray(numbers, dtype=np.int64)])
+
+
+def chunk_rows(dim: int) -> int:
+    """How many rows of `dim` numbers make a chunk."""
+    return max(256, _CHUNK_BYTES // (4 * dim))
+
+
+def check_table(shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Raise a DataError unless this is a table of numbers with at least one column."""
+    if len(shape) != 2 or shape[1] == 0:
+        raise DataError(f"got features of shape {shape}; needed (rows, dimensions), with one dimension at least")
+    if dtype.kind not in "fiub":
+        raise DataError(f"got features of type {dtype}; needed numbers: float16, float32, float64 or integers")
+
+
+def _as_array(values: np.ndarray | Tensor) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return np.asarray(values)
+
+
+def _as_tensor(values: np.ndarray) -> Tensor:
+    """The array as a tensor of the same memory, also if that is to be read only: nobody here writes to it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(values)
+
+
+def _single(values: np.ndarray | Tensor) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    with np.errstate(over="ignore"):  # beyond float32: infinite, which is reported with the row's number
+        return torch.from_numpy(values.astype(np.float32))
+
+
+class JoinedRows:
+    """The rows of `first`, then those of `second`."""
+
+    def __init__(self, first: Rows, second: Rows) -> None:
+        self.first, self.second = first, second
+
+    @property
+    def dim(self) -> int:
+        return self.first.dim
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
+        stop, n_first = len(self) if stop is None else stop, len(self.first)
+        if start < n_first:
+            yield from self.first.chunks(start, min(stop, n_first))
+        if stop > n_first:
+            yield from self.second.chunks(max(start - n_first, 0), stop - n_first)
+
+    def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
+        numbers, n_first = np.asarray(numbers), len(self.first)
+        in_second = numbers >= n_first
+        taken = torch.empty(len(numbers), self.dim)
+        taken[torch.from_numpy(~in_second)] = self.first.take(numbers[~in_second])
+        taken[torch.from_numpy(in_second)] = self.second.take(numbers[in_second] - n_first)
+        return taken

@@ -1,0 +1,42 @@
+"""Support and queries as one tensor: the same as to concatenate them, with a copy or without."""
+
+import torch
+
+from remp.episodes import Episodes
+from remp.methods.maths.whole_episode import all_items, joined
+
+
+def test_slices_of_one_tensor_are_joined_without_a_copy():
+    whole = torch.randn(3, 7, 4)
+    again = joined(whole[:, :2], whole[:, 2:])
+    assert torch.equal(again, whole)
+    assert again.data_ptr() == whole.data_ptr()
+
+
+def test_episodes_that_were_mapped_are_joined_without_a_copy():
+    ids = torch.arange(12).reshape(2, 6)
+    labels = torch.zeros(2, 2, dtype=torch.long)
+    episodes = Episodes(ids[:, :2], labels, ids[:, 2:], None, 1).gather(torch.randn(12, 5, 3))
+    assert all_items(episodes).data_ptr() == episodes.support.data_ptr()
+    assert torch.equal(all_items(episodes), torch.cat([episodes.support, episodes.query], dim=1))
+
+
+def test_other_tensors_are_concatenated():
+    whole = torch.randn(3, 7, 4)
+    cases = {
+        "overlapping": (whole[:, :3], whole[:, 2:]),
+        "in the other order": (whole[:, 2:], whole[:, :2]),
+        "with a gap": (whole[:, :2], whole[:, 3:]),
+        "of other strides": (whole[:, :2], whole.transpose(1, 2).contiguous().transpose(1, 2)[:, 2:]),
+        "of two tensors": (whole[:, :2], whole.clone()[:, 2:]),
+        "of other tasks": (whole[:2, :2], whole[1:, 2:]),
+        "copied": (whole[:, :2].clone(), whole[:, 2:].clone()),
+    }
+    for name, (support, query) in cases.items():
+        assert torch.equal(joined(support, query), torch.cat([support, query], dim=1)), name
+
+
+def test_the_gradient_reaches_both():
+    whole = torch.randn(3, 7, 4, requires_grad=True)
+    joined(whole[:, :2], whole[:, 2:]).sum().backward()
+    assert torch.equal(whole.grad, torch.ones_like(whole))
