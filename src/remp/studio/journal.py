@@ -1,0 +1,131 @@
+"""Everything that was done, in a file that is only ever appended to: closing the page or a power cut loses nothing."""
+
+import errno
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from remp.errors import DataError
+
+_FORMAT = 1
+# Pictures whose bytes tell whether a journal belongs to a collection, and the share of them that has to fit.
+_WITNESSES, _FITTING = 32, 0.5
+
+
+class Journal:
+    """Lines of `CHECKSUM JSON`. A line whose sum is wrong was cut off by a crash or a full disk; it is passed over.
+
+    entries: what was there when the journal was opened. n_damaged: lines that were passed over. problem: why the last
+    lines are not on the disk; they are kept, and written with the next ones.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: list[dict[str, Any]] = []
+        self.n_damaged, self.problem = 0, ""
+        self._header: dict[str, Any] | None = None
+        self._waiting = bytearray()
+        self._read()
+
+    def check(self, folder: Path, names: Sequence[str]) -> None:
+        """Raise DataError if this is the journal of another collection; start a new one with what tells that."""
+        if self._header is None:
+            witnesses = {name: witness for name in _chosen(names) if (witness := _witness(folder / name))}
+            self._header = {"journal": _FORMAT, "folder": str(folder), "witnesses": witnesses}
+            self._append({**self._header})
+            return
+        if self._header.get("journal") != _FORMAT:
+            raise DataError(
+                f"{self.path} is of another version of remp ({self._header.get('journal')!r}, this one reads {_FORMAT}): "
+                "give another --out, or move it away"
+            )
+        witnesses = self._header.get("witnesses", {})
+        fitting = [name for name, witness in witnesses.items() if _witness(folder / name) == witness]
+        if witnesses and len(fitting) < _FITTING * len(witnesses):
+            raise DataError(
+                f"{self.path} is the journal of another collection ({self._header.get('folder')}): {len(fitting)} of "
+                f"{len(witnesses)} pictures in it are in {folder}. Give another --out, or move it away"
+            )
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Keep an entry. A disk that takes nothing is no error: `problem` says so, and the entry waits."""
+        self._append(entry)
+
+    def retry(self) -> None:
+        """Try again to write what waits, from where the last try ended."""
+        if not self._waiting:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+            try:
+                while self._waiting:
+                    del self._waiting[: _written(file, bytes(self._waiting))]
+                os.fsync(file)
+            finally:
+                os.close(file)
+            self.problem = ""
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        text = json.dumps(entry, separators=(",", ":")).encode()
+        self._waiting += b"%08x %b\n" % (zlib.crc32(text), text)
+        self.retry()
+
+    def _read(self) -> None:
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise DataError(f"the journal {self.path} cannot be read: {error.strerror}. Give another --out") from error
+        if content and not content.endswith(b"\n"):
+            self._waiting += b"\n"  # ends the line that was cut off
+        for line in content.split(b"\n"):
+            entry = _parsed(line)
+            if entry is None:
+                self.n_damaged += bool(line)
+            elif self._header is None and "journal" in entry:
+                self._header = entry
+            else:
+                self.entries.append(entry)
+        if content and self._header is None:
+            raise DataError(f"{self.path} is no journal of remp studio: give another --out, or move it away")
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    checksum, _, text = line.partition(b" ")
+    try:
+        if int(checksum, 16) != zlib.crc32(text):
+            return None
+        entry = json.loads(text)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _written(file: int, content: bytes) -> int:
+    n_bytes = os.write(file, content)
+    if not n_bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return n_bytes
+
+
+def _chosen(names: Sequence[str]) -> list[str]:
+    """Evenly spread names."""
+    step = max(1, len(names) // _WITNESSES)
+    return list(names[::step][:_WITNESSES])
+
+
+def _witness(path: Path) -> str:
+    """A hash of the start of a file; empty for one that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.blake2b(file.read(1 << 16), digest_size=8).hexdigest()
+    except (OSError, ValueError):
+        return ""

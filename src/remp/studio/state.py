@@ -1,0 +1,194 @@
+"""Labels, classes and marks of a collection as one value: actions change it, undo takes any of them back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from remp.errors import ConfigError
+from remp.studio.classes import StudioClass, clean_colour, clean_name, next_colour
+
+# What an item has in place of the number of a class: no label, or the mark that it is of none of the classes.
+NONE, UNKNOWN = -1, -2
+# Where a label comes from: nowhere, from the user's files or a typed name, from a prediction that was accepted.
+FREE, GIVEN, ACCEPTED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What an action did, both ways. items: (k,) and their labels and origins (k,) before and after."""
+
+    title: str
+    items: np.ndarray
+    labels: tuple[np.ndarray, np.ndarray]
+    origins: tuple[np.ndarray, np.ndarray]
+    classes: tuple[dict[int, StudioClass], dict[int, StudioClass]]
+    dismissed: tuple[frozenset[str], frozenset[str]]
+
+
+@dataclass
+class StudioState:
+    """labels: (n,) int32, a class of `classes`, NONE or UNKNOWN. origins: (n,) int8, FREE, GIVEN or ACCEPTED.
+
+    classes: by numbers that stay the same for as long as the class is there. dismissed: findings that were looked at.
+    done, undone: the changes that undo and redo take back, the newest last. version: grows with every change.
+    """
+
+    labels: np.ndarray
+    origins: np.ndarray
+    classes: dict[int, StudioClass]
+    dismissed: frozenset[str] = frozenset()
+    version: int = 0
+    done: list[_Change] = field(default_factory=list, repr=False)
+    undone: list[_Change] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def start(cls, labels: Sequence[int] | np.ndarray, class_names: Sequence[str]) -> "StudioState":
+        """The state before any action. labels: (n,) index into class_names, or -1."""
+        classes: dict[int, StudioClass] = {}
+        for number, name in enumerate(class_names):
+            classes[number] = StudioClass(name, next_colour([one.colour for one in classes.values()]))
+        labels = np.array(labels, np.int32)
+        return cls(labels, np.where(labels >= 0, GIVEN, FREE).astype(np.int8), classes)
+
+    def find(self, name: str) -> int | None:
+        """The number of the class of this name."""
+        return next((number for number, one in self.classes.items() if one.name == name), None)
+
+    def label(self, items: Iterable[int], name: str) -> None:
+        """Give items a class by its name; a class that is not there yet is made."""
+        name = clean_name(name)
+        items, classes = self._items(items), dict(self.classes)
+        number = self.find(name)
+        if number is None:
+            number = self._new_number()
+            classes[number] = StudioClass(name, next_colour([one.colour for one in classes.values()]))
+        self._do(f"{_pictures(items)} labelled {name}", items, number, GIVEN, classes)
+
+    def accept(self, predicted: Mapping[str, Iterable[int]]) -> None:
+        """Make predictions labels: class name -> items. Items that have a label or a mark keep it."""
+        parts, numbers = [], []
+        for name, items in predicted.items():
+            number, items = self._number(name), self._items(items)
+            parts.append(items[self.labels[items] == NONE])
+            numbers.append(np.full(len(parts[-1]), number, np.int32))
+        items = np.concatenate(parts) if parts else np.empty(0, np.int64)
+        if len(np.unique(items)) != len(items):
+            raise ConfigError("an item was accepted as two classes at once: accept one of them")
+        self._do(f"{_pictures(items)} accepted", items, np.concatenate([*numbers, np.empty(0, np.int32)]), ACCEPTED)
+
+    def clear(self, items: Iterable[int]) -> None:
+        """Take labels and marks away."""
+        items = self._items(items)
+        self._do(f"label of {_pictures(items)} taken away", items, NONE, FREE)
+
+    def mark_unknown(self, items: Iterable[int]) -> None:
+        """Say that items are of none of the classes."""
+        items = self._items(items)
+        self._do(f"{_pictures(items)} marked unknown", items, UNKNOWN, GIVEN)
+
+    def rename(self, name: str, to: str) -> None:
+        number, to = self._number(name), clean_name(to)
+        if to != name and self.find(to) is not None:
+            raise ConfigError(f"there is a class {to!r} already: merge the two, or take another name")
+        classes = {**self.classes, number: StudioClass(to, self.classes[number].colour)}
+        self._do(f"{name} renamed {to}", classes=classes)
+
+    def merge(self, name: str, into: str) -> None:
+        """Items of one class get another, which stays."""
+        number, target = self._number(name), self._number(into)
+        if number == target:
+            raise ConfigError(f"{name!r} cannot be merged with itself: choose another class")
+        items = np.flatnonzero(self.labels == number)
+        self._do(f"{name} merged into {into}", items, target, self.origins[items], self._without(number))
+
+    def delete(self, name: str) -> None:
+        """Take a class away, and the labels of its items."""
+        number = self._number(name)
+        items = np.flatnonzero(self.labels == number)
+        self._do(f"{name} deleted", items, NONE, FREE, self._without(number))
+
+    def recolour(self, name: str, colour: str) -> None:
+        number = self._number(name)
+        classes = {**self.classes, number: StudioClass(name, clean_colour(colour))}
+        self._do(f"colour of {name} changed", classes=classes)
+
+    def dismiss(self, finding: str) -> None:
+        """Hide a finding that was looked at."""
+        self._do("finding dismissed", dismissed=self.dismissed | {finding})
+
+    def undo(self) -> str:
+        """Take the last change back; what it was, in words, or nothing."""
+        if not self.done:
+            return ""
+        change = self.done.pop()
+        self.undone.append(change)
+        self._set(change, 0)
+        return change.title
+
+    def redo(self) -> str:
+        if not self.undone:
+            return ""
+        change = self.undone.pop()
+        self.done.append(change)
+        self._set(change, 1)
+        return change.title
+
+    def _do(
+        self,
+        title: str,
+        items: np.ndarray | None = None,
+        labels: int | np.ndarray = NONE,
+        origins: int | np.ndarray = FREE,
+        classes: dict[int, StudioClass] | None = None,
+        *,
+        dismissed: frozenset[str] | None = None,
+    ) -> None:
+        items = np.empty(0, np.int64) if items is None else items
+        change = _Change(
+            title,
+            items,
+            (self.labels[items], np.broadcast_to(labels, len(items)).astype(np.int32)),
+            (self.origins[items], np.broadcast_to(origins, len(items)).astype(np.int8)),
+            (self.classes, self.classes if classes is None else classes),
+            (self.dismissed, self.dismissed if dismissed is None else dismissed),
+        )
+        self.done.append(change)
+        self.undone.clear()
+        self._set(change, 1)
+
+    def _set(self, change: _Change, side: int) -> None:
+        self.labels[change.items] = change.labels[side]
+        self.origins[change.items] = change.origins[side]
+        self.classes, self.dismissed = change.classes[side], change.dismissed[side]
+        self.version += 1
+
+    def _number(self, name: str) -> int:
+        number = self.find(name)
+        if number is None:
+            raise ConfigError(f"there is no class {str(name)[:80]!r} (any more)")
+        return number
+
+    def _new_number(self) -> int:
+        """One that no class had before, also none that undo may bring back."""
+        sides = [side for change in (*self.done, *self.undone) for side in change.classes]
+        return max((number for side in (self.classes, *sides) for number in side), default=-1) + 1
+
+    def _without(self, number: int) -> dict[int, StudioClass]:
+        return {other: one for other, one in self.classes.items() if other != number}
+
+    def _items(self, items: Iterable[int]) -> np.ndarray:
+        numbers = np.unique(np.fromiter((_whole(item) for item in items), np.int64))
+        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self.labels):
+            raise ConfigError(f"there is no picture {numbers[-1]}: there are {len(self.labels)}, numbered from 0")
+        return numbers
+
+
+def _whole(item: int) -> int:
+    if isinstance(item, bool) or not isinstance(item, int | np.integer):
+        raise ConfigError(f"pictures are given by their number, got {str(item)[:40]!r}")
+    return int(item)
+
+
+def _pictures(items: np.ndarray) -> str:
+    return "1 picture" if len(items) == 1 else f"{len(items):,} pictures"
