@@ -44,6 +44,7 @@ ORDER = [
     "report",
     "label_files",
     "demo",
+    "studio",
     "cli",
     "__main__",
 ]

@@ -40,8 +40,8 @@ class Journal:
             return
         if self._header.get("journal") != _FORMAT:
             raise DataError(
-                f"{self.path} is of another version of remp ({self._header.get('journal')!r}, this one reads {_FORMAT}): "
-                "give another --out, or move it away"
+                f"{self.path} is of another version of remp ({self._header.get('journal')!r}, this one reads "
+                f"{_FORMAT}): give another --out, or move it away"
             )
         witnesses = self._header.get("witnesses", {})
         fitting = [name for name, witness in witnesses.items() if _witness(folder / name) == witness]
