@@ -165,7 +165,7 @@ def test_the_last_weights_can_be_kept_instead_of_the_best(train_tiny):
 
 def test_a_parameter_can_have_a_rate_of_its_own(train_tiny, tiny, train_images, monkeypatch):
     class Frozen(ProtoNet):
-        def learning_rate_factor(self, parameter_name):
+        def learning_rate_factor(self, parameter_name, progress):
             return 0.0 if parameter_name.startswith("backbone.blocks.0.") else 1.0
 
     monkeypatch.setitem(METHODS, "frozen", Frozen)
@@ -173,6 +173,19 @@ def test_a_parameter_can_have_a_rate_of_its_own(train_tiny, tiny, train_images, 
     start = build_method(make_config(tiny(method="frozen")), train_images.image_size, 6).state_dict()
     assert torch.equal(tensors["weights/backbone.blocks.0.weight"], start["backbone.blocks.0.weight"])
     assert not torch.equal(tensors["weights/backbone.blocks.4.weight"], start["backbone.blocks.4.weight"])
+
+
+def test_a_rate_can_follow_the_progress_of_the_training(train_tiny, monkeypatch):
+    class Halted(ProtoNet):
+        def learning_rate_factor(self, parameter_name, progress):
+            return 1.0 if progress < 0.5 else 0.0
+
+    monkeypatch.setitem(METHODS, "halted", Halted)
+    settings = {"method": "halted", "milestones": [], "nesterov": False, "momentum": 0.0}
+    whole, _ = read_checkpoint(train_tiny("whole", episodes=12, **settings) / "last.safetensors")
+    half, _ = read_checkpoint(train_tiny("half", episodes=6, **{**settings, "method": "protonet"}) / "last.safetensors")
+    name = "weights/backbone.blocks.0.weight"
+    assert torch.equal(whole[name], half[name])
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9])

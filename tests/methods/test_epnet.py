@@ -86,6 +86,10 @@ def test_the_second_stage_adds_a_little_of_the_classifier_on_plain_features():
     assert terms["classes"].item() == pytest.approx(0.25 * mean_cross_entropy(class_rows))
 
 
+def test_episodes_learn_at_a_twentieth_of_the_rate_of_the_pre_training():
+    assert [make().learning_rate_factor("rotation.weight", done) for done in (0.0, 0.49, 0.5)] == [1.0, 1.0, 0.05]
+
+
 def test_without_a_weight_the_second_stage_has_one_term():
     assert list(make(classification_weight=0.0).loss(images(), progress=1.0)) == ["local"]
 

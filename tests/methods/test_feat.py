@@ -88,10 +88,11 @@ def test_the_attention_has_as_many_weights_as_in_the_paper(dim, count):
     assert sum(parameter.numel() for parameter in attention.parameters()) == count
 
 
-def test_the_attention_learns_ten_times_as_fast():
-    factors = {name: make().learning_rate_factor(name) for name, _ in make().named_parameters()}
-    assert {name.split(".")[0] for name, factor in factors.items() if factor == 10} == {"attention"}
-    assert {name.split(".")[0] for name, factor in factors.items() if factor == 1} == {"classifier"}
+@pytest.mark.parametrize(("progress", "rate"), [(0.0, 1.0), (0.49, 1.0), (0.5, 0.05), (1.0, 0.05)])
+def test_the_attention_learns_ten_times_as_fast(progress, rate):
+    factors = {name: make().learning_rate_factor(name, progress) for name, _ in make().named_parameters()}
+    assert {name.split(".")[0] for name, factor in factors.items() if factor == 10 * rate} == {"attention"}
+    assert {name.split(".")[0] for name, factor in factors.items() if factor == rate} == {"classifier"}
 
 
 def test_dropout_only_acts_in_training():

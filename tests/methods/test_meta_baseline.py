@@ -54,12 +54,22 @@ def test_the_stages_follow_each_other(progress, stage):
     assert list(make(pretrain_share=0.3).loss(small_episodes(DIM, 1, 1), progress)) == [stage]
 
 
-def test_the_scale_learns_slowly():
+@pytest.mark.parametrize(("progress", "factor"), [(0.0, 1.0), (0.29, 1.0), (0.3, 0.02), (1.0, 0.02)])
+def test_episodes_have_a_learning_rate_of_their_own(progress, factor):
+    method = make(pretrain_share=0.3, episode_rate=0.02)
+    assert {method.learning_rate_factor(name, progress) for name, _ in method.named_parameters()} == {factor}
+
+
+def test_the_scale_learns_from_episodes():
     method = make()
-    assert method.learning_rate_factor("scale") == 0.1
-    assert method.learning_rate_factor("classifier.weight") == 1.0
     method.loss(small_episodes(DIM, 1, 1), progress=1.0)["local"].backward()
     assert method.scale.grad.abs() > 0
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0])
+def test_a_rate_is_above_zero(rate):
+    with pytest.raises(ConfigError, match=r"episode_rate is .*; needed a factor"):
+        make(episode_rate=rate)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1])

@@ -51,8 +51,8 @@ class Method(nn.Module):
         """Episodes of images -> named terms; their sum is minimised. progress: share of the training done, 0 … 1."""
         return {"local": cross_entropy(self.score(episodes), episodes.query_labels)}
 
-    def learning_rate_factor(self, parameter_name: str) -> float:
-        """By how much the learning rate of a parameter differs from that of the run."""
+    def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
+        """By how much the learning rate of a parameter differs from that of the run, after this share of it, 0 … 1."""
         return 1.0
 
 

@@ -31,8 +31,9 @@ class EPNet(PretrainedMethod):
     Ours differs from the public code: a pre-training step takes the images of one episode in four rotations, not 128
     images of any class; both stages are parts of one run; equidistant nodes do not divide by zero.
 
-    pretrain_share: share of the training that is pre-training. embedding_alpha, label_alpha: how far embeddings and
-    labels spread, below 1. classification_weight: of the linear classifier on plain features beside the episodes.
+    pretrain_share: share of the training that is pre-training. episode_rate: factor of the learning rate after it (the
+    paper pre-trains with 0.1 or 0.2 and goes on with 0.01 or 0.001). embedding_alpha, label_alpha: how far embeddings
+    and labels spread, below 1. classification_weight: of the linear classifier on plain features beside the episodes.
     """
 
     transductive: ClassVar[bool] = True
@@ -42,12 +43,13 @@ class EPNet(PretrainedMethod):
         self,
         *args: Any,
         pretrain_share: float = 0.5,
+        episode_rate: float = 0.05,
         embedding_alpha: float = 0.5,
         label_alpha: float = 0.2,
         classification_weight: float = 0.1,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, pretrain_share=pretrain_share, **kwargs)
+        super().__init__(*args, pretrain_share=pretrain_share, episode_rate=episode_rate, **kwargs)
         if not (0 <= embedding_alpha < 1 and 0 <= label_alpha < 1):
             raise ConfigError(
                 f"got embedding_alpha={embedding_alpha}, label_alpha={label_alpha}; needed both in 0 … 1, below 1"

@@ -29,10 +29,11 @@ class FEAT(PretrainedMethod):
     Ours differs from the public code: pre-training is a part of the same run, chosen by the same validation, and SGD
     trains both stages. The transductive variants (SemiFEAT) are not here.
 
-    pretrain_share: share of the training that goes to a linear classifier over all training classes. temperature: of
-    the logits. regulariser_temperature, balance: temperature and weight of the regulariser; defaults are the paper's
-    for ConvNet and 1 shot. match: "euclidean", or "cosine", where the query keeps its length.
-    attention_dropout, output_dropout: in training. The layers are d x d: give wide backbones `readout: average`.
+    pretrain_share: share of the training that goes to a linear classifier over all training classes. episode_rate:
+    factor of the learning rate after it; that of the attention is ten times as high. temperature: of the logits.
+    regulariser_temperature, balance: temperature and weight of the regulariser; defaults are the paper's for ConvNet
+    and 1 shot. match: "euclidean" (squared), or "cosine", where the query keeps its length. attention_dropout,
+    output_dropout: in training. The layers are d x d: give wide backbones `readout: average`.
     """
 
     attention_rate: ClassVar[float] = 10.0
@@ -41,6 +42,7 @@ class FEAT(PretrainedMethod):
         self,
         *args: Any,
         pretrain_share: float = 0.5,
+        episode_rate: float = 0.05,
         temperature: float = 64.0,
         regulariser_temperature: float = 16.0,
         balance: float = 1.0,
@@ -49,7 +51,7 @@ class FEAT(PretrainedMethod):
         output_dropout: float = 0.5,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, pretrain_share=pretrain_share, **kwargs)
+        super().__init__(*args, pretrain_share=pretrain_share, episode_rate=episode_rate, **kwargs)
         check_choice("match", match, Match)
         self.temperature, self.regulariser_temperature = temperature, regulariser_temperature
         self.balance, self.match = balance, match
@@ -73,8 +75,9 @@ class FEAT(PretrainedMethod):
         centres = class_means(self.attention(items, same_class), labels, episodes.n_way)
         return cross_entropy(self._matched(items, centres, self.regulariser_temperature), labels)
 
-    def learning_rate_factor(self, parameter_name: str) -> float:
-        return self.attention_rate if parameter_name.startswith("attention.") else 1.0
+    def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
+        factor = super().learning_rate_factor(parameter_name, progress)
+        return self.attention_rate * factor if parameter_name.startswith("attention.") else factor
 
     def _matched(self, items: Tensor, centres: Tensor, temperature: float) -> Tensor:
         """(E, n, d), (E, N, d) -> logits (E, n, N)"""

@@ -42,7 +42,7 @@ class MetaOptNet(Method):
         logits, labels = self.score(episodes).flatten(0, 1), episodes.query_labels.flatten()
         return {"local": F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)}
 
-    def learning_rate_factor(self, parameter_name: str) -> float:
+    def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
         return 0.1 if parameter_name == "scale" else 1.0  # at the full rate a scale runs ahead of the features
 
 

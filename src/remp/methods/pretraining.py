@@ -12,21 +12,27 @@ from remp.methods.shapes import vector_size
 
 
 class PretrainedMethod(Method):
-    """For `pretrain_share` of the training, a linear classifier over all training classes; then episodes.
+    """For `pretrain_share` of the training, a linear classifier over all training classes; then episodes, at
+    `episode_rate` times the learning rate of the run.
 
     A subclass writes `logits`, and `pretraining_loss` or `episode_loss` if its paper's differ. Support and queries of
     an episode make up the batch of a pre-training step.
     """
 
-    def __init__(self, *args: Any, pretrain_share: float, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, pretrain_share: float, episode_rate: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not 0 <= pretrain_share <= 1:
             raise ConfigError(f"pretrain_share is {pretrain_share}; needed a share of the training, 0 … 1")
-        self.pretrain_share = pretrain_share
+        if not episode_rate > 0:
+            raise ConfigError(f"episode_rate is {episode_rate}; needed a factor of the learning rate, above 0")
+        self.pretrain_share, self.episode_rate = pretrain_share, episode_rate
         self.classifier = nn.Linear(vector_size(self), self.n_classes) if self.n_classes else None
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
         return self.pretraining_loss(episodes) if progress < self.pretrain_share else self.episode_loss(episodes)
+
+    def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
+        return 1.0 if progress < self.pretrain_share else self.episode_rate
 
     def pretraining_loss(self, episodes: Episodes) -> dict[str, Tensor]:
         """Episodes of images -> named terms, in the first stage."""

@@ -126,7 +126,7 @@ class ReMP(Method):
             terms["local"] = alpha * self.local_loss(features)
         return terms
 
-    def learning_rate_factor(self, parameter_name: str) -> float:
+    def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
         """A freely learned h drifts: it learns more slowly than the embedding."""
         return self.projection_rate if parameter_name == "weight" else 1.0
 

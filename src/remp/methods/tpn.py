@@ -64,7 +64,7 @@ class TPN(Method):
         """Cross-entropy of all nodes, support included."""
         return {"local": cross_entropy(self.spread(episodes.map(self.embed)), all_labels(episodes))}
 
-    def learning_rate_factor(self, parameter_name: str) -> float:
+    def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
         return 0.1 if parameter_name.startswith("scale.") else 1.0  # at the full rate scales run away
 
 

@@ -10,11 +10,8 @@ from remp.training.averaging import MovingAverage
 
 
 def make_optimiser(method: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
-    """The optimiser of a run, one group per parameter; a group knows its name and the factor of its learning rate."""
-    groups = [
-        {"params": [parameter], "factor": method.learning_rate_factor(name), "name": name}  # type: ignore[operator]
-        for name, parameter in method.named_parameters()
-    ]
+    """The optimiser of a run, one group per parameter; a group knows its name."""
+    groups = [{"params": [parameter], "name": name} for name, parameter in method.named_parameters()]
     rate, decay = config.learning_rate, config.weight_decay
     if config.optimiser == "sgd":
         nesterov = config.nesterov and config.momentum > 0

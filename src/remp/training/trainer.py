@@ -104,7 +104,8 @@ class Trainer:
     def _step(self, window: TrainingWindow) -> dict[str, float]:
         """One step: the gradients of `per_step` episodes, shared among the processes."""
         for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(self.config, self.done) * group["factor"]
+            factor = self.method.learning_rate_factor(group["name"], self.done / self.config.episodes)
+            group["lr"] = learning_rate(self.config, self.done) * factor
         n_own = self.per_step // self.processes.count
         first = self.done + n_own * self.processes.rank
         statistics = self.processes.running_statistics(self.method)
