@@ -31,7 +31,7 @@ from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.evaluation.evaluate import score_episodes
 from remp.evaluation.statistics import paired_difference
 from remp.methods import METHODS, Method
-from remp.similarity import unit
+from remp.rectification.similarity import unit
 
 PACKAGES = ("easyfsl==1.5.0", "torch==2.13.0")
 TIM = {"cross_entropy": 1.0, "marginal": 1.0, "conditional": 0.1, "temperature": 10.0, "step_size": 1e-4}

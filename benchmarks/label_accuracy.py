@@ -30,10 +30,10 @@ from sklearn.semi_supervised import LabelSpreading
 from remp import ReMPClassifier, open_set
 from remp.backbones.pretrained import PRETRAINED
 from remp.evaluation.statistics import mean_interval, paired_difference
-from remp.propagation.row_transform import fit_transform
+from remp.rectification.row_transform import fit_transform
+from remp.rectification.transform import FeatureTransform
 from remp.rows import ArrayRows
 from remp.rows.sharding import Shard
-from remp.transform import FeatureTransform
 
 N_SHOT, LARGEST, RATIO, SIDE = 5, 600, 10, 128
 N_NEIGHBOURS = 2500  # kept of each image: enough to find the nearest 200 in any draw

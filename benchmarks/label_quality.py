@@ -26,7 +26,7 @@ from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
 from remp.labelling.tasks.task import LabellingTask
-from remp.propagation import Propagation, propagate
+from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from remp.propagation import Propagation, propagate
+from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
 SHOTS = 5

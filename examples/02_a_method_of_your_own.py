@@ -11,7 +11,7 @@ from remp import METHODS, Episodes, EpisodeSampler, Protocol
 from remp.evaluation.evaluate import score_episodes
 from remp.evaluation.statistics import mean_interval, paired_difference
 from remp.methods import Method
-from remp.similarity import cosine
+from remp.rectification.similarity import cosine
 
 
 class NearestNeighbour(Method):

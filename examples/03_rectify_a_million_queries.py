@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from remp import rectify
-from remp.propagation import Propagation, propagate
+from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
 parser = argparse.ArgumentParser()

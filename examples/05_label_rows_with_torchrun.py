@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remp.propagation import propagate
+from remp.rectification.propagate import propagate
 from remp.rows import ArrayRows
 from remp.rows.sharding import Shard, current_shard
 

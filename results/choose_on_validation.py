@@ -17,7 +17,7 @@ from remp.evaluation.evaluate import draw_episodes, embed, score_episodes
 from remp.evaluation.statistics import mean_interval
 from remp.methods import METHODS
 from remp.models import load
-from remp.transform import FeatureTransform
+from remp.rectification.transform import FeatureTransform
 
 GRID = {
     "projection": ["absent", "identity"],

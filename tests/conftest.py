@@ -133,3 +133,11 @@ def same_tensors() -> Callable[[Path, Path], bool]:
         return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
     return same
+
+
+@pytest.fixture
+def remp_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for every test that asks for one."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("REMP_HOME", str(home))
+    return home

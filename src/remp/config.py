@@ -14,7 +14,7 @@ from remp.checks import did_you_mean, nearest
 from remp.episodes import Protocol
 from remp.errors import ConfigError
 from remp.methods import METHODS
-from remp.transform import FeatureTransform
+from remp.rectification.transform import FeatureTransform
 
 
 class RunConfig(BaseModel):

@@ -16,7 +16,7 @@ from remp.errors import CheckpointError, ConfigError, EpisodeError
 from remp.evaluation.evaluate import accuracies, embed, evaluate
 from remp.methods import ProtoNet
 from remp.methods.base import Method
-from remp.transform import FeatureTransform
+from remp.rectification.transform import FeatureTransform
 
 PROTOCOL = Protocol(n_way=3, n_shot=2, n_query=4)
 NORMALISATION = Normalisation((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))

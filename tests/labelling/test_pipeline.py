@@ -15,7 +15,7 @@ from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.calibration import calibrate
 from remp.labelling.quality.held_out import hold_out
 from remp.labelling.tasks.task import LabellingTask
-from remp.propagation import Propagation, propagate
+from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
 GIVEN, LABELLED, UNCERTAIN, UNKNOWN = range(4)

@@ -11,7 +11,7 @@ from remp.backbones.base import Backbone
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods import ProtoNet, ReMP
-from remp.rectification import rectify
+from remp.rectification.rectify import rectify
 
 N_CLASSES, DIM = 7, 5
 PROJECTIONS = ["learned", "residual", "identity", "absent"]

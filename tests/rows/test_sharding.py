@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from remp.propagation import Propagation, propagate
+from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 from remp.rows.sharding import Shard, current_shard
 
@@ -104,7 +104,7 @@ from pathlib import Path
 import numpy as np, torch
 import remp.rows.sharding
 from remp.rows import ArrayRows
-from remp.propagation import propagate
+from remp.rectification.propagate import propagate
 from test_sharding import CASES, table
 remp.rows.sharding._PIECE = 100  # so that results travel in several messages
 shard, (rows, labels) = remp.rows.sharding.current_shard(), table()

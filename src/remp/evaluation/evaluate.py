@@ -15,10 +15,10 @@ from remp.episodes.files import episode_hash
 from remp.errors import CheckpointError, ConfigError, EpisodeError
 from remp.evaluation.result import Result
 from remp.methods.base import Method
+from remp.rectification.transform import FeatureTransform
 from remp.system.allocator import keep_freed_memory
 from remp.system.progress import progress
 from remp.system.threads import on_all_cores
-from remp.transform import FeatureTransform
 
 EMBED_BATCH = 256
 SCORE_BYTES = 24 * 2**20  # what the items of the episodes that are scored at once, on one core, may take

@@ -13,8 +13,8 @@ from remp.embedder import Embedder, vector_method
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import check_size, embed
 from remp.methods.base import Method
+from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress
-from remp.transform import FeatureTransform
 
 MEAN_BATCH = 8192  # images whose features are held at once while their mean is taken
 PART = 64  # images that are scaled at once

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from remp.labelling.quality.calibration import Calibration
 from remp.labelling.quality.unknown import resemblance
-from remp.propagation import Propagated
+from remp.rectification.propagate import Propagated
 from remp.rows import Rows, Shard
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from remp.propagation import Propagation
+from remp.rectification.propagate import Propagation
 
 # With this many labels a class, they get half of the weight at most.
 _HALF_AT = 10

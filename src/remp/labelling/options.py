@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from remp.embedder import DEFAULT, Embedder
 from remp.errors import ConfigError
 from remp.labelling.output.class_folders import Way
-from remp.propagation import Propagation
+from remp.rectification.propagate import Propagation
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from remp.labelling.quality.held_out import HeldOut, hold_out
 from remp.labelling.quality.sampling import sample_of
 from remp.labelling.quality.unknown import smallest_known
 from remp.labelling.tasks.task import LabellingTask
-from remp.propagation import Propagated, Propagation, propagate
+from remp.rectification.propagate import Propagated, Propagation, propagate
 from remp.rows import Rows, Shard
 
 # Unlabelled items that the accuracy is estimated from, and items of either kind that the map shows.

@@ -11,8 +11,8 @@ from remp.methods.base import Method
 from remp.methods.dense import dense_cross_entropy, positions, query_class_ids
 from remp.methods.maths.weighted_means import means_with_queries
 from remp.methods.shapes import map_shape
-from remp.rectification import class_means
-from remp.similarity import unit
+from remp.rectification.rectify import class_means
+from remp.rectification.similarity import unit
 
 
 class CAN(Method):

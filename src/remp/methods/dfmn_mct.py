@@ -14,7 +14,7 @@ from remp.methods.dense import dense_cross_entropy, positions, query_class_ids
 from remp.methods.maths.evaluation_mode import evaluation_mode
 from remp.methods.maths.weighted_means import means_with_queries
 from remp.methods.shapes import map_shape
-from remp.similarity import negative_squared_distance, unit
+from remp.rectification.similarity import negative_squared_distance, unit
 
 # A length scale never gets smaller: distances stay below 4 / SMALLEST_SCALE².
 SMALLEST_SCALE = 1e-2

@@ -12,8 +12,8 @@ from remp.methods.maths.graph import normalise, propagator, squared_distances, w
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.methods.pretraining import PretrainedMethod
 from remp.methods.shapes import vector_size
-from remp.rectification_layer import one_hot_rows
-from remp.similarity import to_dtype
+from remp.rectification.layer import one_hot_rows
+from remp.rectification.similarity import to_dtype
 
 _EXTRA_DEGREE = 1e-4
 _SMALLEST_SHARE = 1e-6

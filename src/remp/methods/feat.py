@@ -10,9 +10,9 @@ from remp.methods.base import cross_entropy
 from remp.methods.maths.whole_episode import all_items, all_labels
 from remp.methods.pretraining import PretrainedMethod
 from remp.methods.shapes import vector_size
-from remp.rectification import class_means
-from remp.rectification_layer import check_choice
-from remp.similarity import negative_squared_distance, unit
+from remp.rectification.layer import check_choice
+from remp.rectification.rectify import class_means
+from remp.rectification.similarity import negative_squared_distance, unit
 
 Match = Literal["euclidean", "cosine"]
 _LARGEST = 1e9  # squares of larger features would overflow in the attention

@@ -14,8 +14,8 @@ from remp.methods.maths.item_space import inner_products, mean_weights, stacked,
 from remp.methods.maths.label_cleaning import mean_losses
 from remp.methods.maths.power_transform import centred_on_sphere, power_transform
 from remp.methods.maths.sinkhorn import sinkhorn
-from remp.rectification_layer import one_hot_rows
-from remp.similarity import TINY, unit
+from remp.rectification.layer import one_hot_rows
+from remp.rectification.similarity import TINY, unit
 
 _EDGE_POWER = 3
 

@@ -12,7 +12,7 @@ from remp.errors import ConfigError
 from remp.methods.base import Method
 from remp.methods.maths.cl2n import cl2n_products
 from remp.methods.maths.graph import nearest_neighbours, normalise, propagate, without_loops
-from remp.rectification_layer import check_choice, one_hot_rows
+from remp.rectification.layer import check_choice, one_hot_rows
 
 Kernel = Literal["rbf", "knn"]
 

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes
 from remp.methods.pretraining import PretrainedMethod
-from remp.rectification import class_means
-from remp.similarity import cosine
+from remp.rectification.rectify import class_means
+from remp.rectification.similarity import cosine
 
 
 class MetaBaseline(PretrainedMethod):

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.maths.crammer_singer import crammer_singer
-from remp.rectification_layer import one_hot_rows
-from remp.similarity import to_double, to_dtype
+from remp.rectification.layer import one_hot_rows
+from remp.rectification.similarity import to_double, to_dtype
 
 
 class MetaOptNet(Method):

@@ -9,8 +9,8 @@ from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked
-from remp.rectification_layer import check_choice, one_hot_rows
-from remp.similarity import TINY, in_safe_range, to_dtype, unit
+from remp.rectification.layer import check_choice, one_hot_rows
+from remp.rectification.similarity import TINY, in_safe_range, to_dtype, unit
 
 Normalisation = Literal["spread", "range"]
 

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.rectification import class_means
-from remp.similarity import nearness
+from remp.rectification.rectify import class_means
+from remp.rectification.similarity import nearness
 
 
 class ProtoNet(Method):

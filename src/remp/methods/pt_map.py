@@ -11,8 +11,8 @@ from remp.methods.base import Method
 from remp.methods.maths.item_space import inner_products, mean_weights, normalised_products, squared_distances, stacked
 from remp.methods.maths.power_transform import centred, power_transform
 from remp.methods.maths.sinkhorn import sinkhorn
-from remp.rectification_layer import one_hot_rows
-from remp.similarity import TINY, unit
+from remp.rectification.layer import one_hot_rows
+from remp.rectification.similarity import TINY, unit
 
 
 class PTMAP(Method):

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from remp.episodes import Episodes
 from remp.methods.base import Method, cross_entropy
 from remp.methods.shapes import map_shape
-from remp.rectification import class_means
-from remp.rectification_layer import check_choice, one_hot_rows
+from remp.rectification.layer import check_choice, one_hot_rows
+from remp.rectification.rectify import class_means
 
 ClassMap = Literal["sum", "mean"]
 Objective = Literal["mse", "cross-entropy"]

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy
-from remp.rectification import Rectified, rectify
-from remp.rectification_layer import Metric, Rectification, Repulsion, RowNorm, check_choice
-from remp.similarity import SIMILARITIES, unit
+from remp.rectification.layer import Metric, Rectification, Repulsion, RowNorm, check_choice
+from remp.rectification.rectify import Rectified, rectify
+from remp.rectification.similarity import SIMILARITIES, unit
 
 Schedule = Literal["cooperative", "global-then-local", "local", "global"]
 Projection = Literal["learned", "residual", "identity", "absent"]

@@ -7,9 +7,9 @@ from torch import Tensor
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.maths.cl2n import cl2n
-from remp.rectification import class_means
-from remp.rectification_layer import check_choice
-from remp.similarity import negative_squared_distance
+from remp.rectification.layer import check_choice
+from remp.rectification.rectify import class_means
+from remp.rectification.similarity import negative_squared_distance
 
 Variant = Literal["un", "l2n", "cl2n"]
 

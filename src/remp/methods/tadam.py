@@ -13,8 +13,8 @@ from remp.methods.base import Method, cross_entropy
 from remp.methods.maths.batch_norm_hooks import batch_norms, changed_batch_norms
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.methods.shapes import vector_size
-from remp.rectification import class_means
-from remp.similarity import TINY, in_safe_range, negative_squared_distance, to_dtype
+from remp.rectification.rectify import class_means
+from remp.rectification.similarity import TINY, in_safe_range, negative_squared_distance, to_dtype
 
 
 class TADAM(Method):

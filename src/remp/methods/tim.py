@@ -11,9 +11,9 @@ from remp.methods.base import Method
 from remp.methods.maths.adam import adam
 from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked
 from remp.methods.maths.mutual_information import InformationLoss
-from remp.rectification import class_means
-from remp.rectification_layer import one_hot_rows
-from remp.similarity import TINY, negative_squared_distance, unit
+from remp.rectification.layer import one_hot_rows
+from remp.rectification.rectify import class_means
+from remp.rectification.similarity import TINY, negative_squared_distance, unit
 
 
 class TIMGD(Method):

@@ -11,8 +11,8 @@ from remp.methods.base import Method, cross_entropy
 from remp.methods.maths.graph import keep_nearest, normalise, propagate, squared_distances
 from remp.methods.maths.whole_episode import all_items, all_labels
 from remp.methods.shapes import map_shape
-from remp.rectification_layer import one_hot_rows
-from remp.similarity import to_dtype
+from remp.rectification.layer import one_hot_rows
+from remp.rectification.similarity import to_dtype
 
 # Between features of batch norm and ReLU, edges then weigh neither about 1 nor about 0: there gradients vanish.
 FIRST_SCALE = 0.3

@@ -17,6 +17,7 @@ from remp.episodes import Episodes
 from remp.errors import EpisodeError, Interrupted, TrainingError
 from remp.evaluation.evaluate import accuracies, draw_episodes
 from remp.models import find_checkpoint
+from remp.rectification.transform import FeatureTransform
 from remp.system.allocator import keep_freed_memory
 from remp.system.progress import progress
 from remp.training.averaging import MovingAverage
@@ -27,7 +28,6 @@ from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
 from remp.training.state import is_finite, load_state, make_optimiser, state_tensors, weight_tensors
 from remp.training.window import TrainingWindow
-from remp.transform import FeatureTransform
 
 
 class Trainer:

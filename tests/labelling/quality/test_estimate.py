@@ -9,7 +9,7 @@ from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.quality.calibration import calibrate
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.held_out import HeldOut, hold_out
-from remp.propagation import Propagation, propagate
+from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
 

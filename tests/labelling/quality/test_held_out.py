@@ -6,7 +6,7 @@ import torch
 from clustered_rows import clustered_task
 from remp.labelling.quality import held_out as module
 from remp.labelling.quality.held_out import fold_numbers, hold_out
-from remp.propagation import Propagation, propagate
+from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
 WITHOUT_LAYERS = Propagation(layers=0, scale=10.0, similarity="euclidean")

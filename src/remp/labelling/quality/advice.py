@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from remp.labelling.outcome import Advice
-from remp.similarity import unit
+from remp.rectification.similarity import unit
 
 # Items that are weighed against each other: a table of similarities of this side is made.
 MOST_CANDIDATES = 4000

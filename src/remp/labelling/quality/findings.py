@@ -11,7 +11,7 @@ from remp.labelling.quality.calibration import Calibration
 from remp.labelling.quality.duplicates import equal_groups, near_groups
 from remp.labelling.quality.held_out import HeldOut
 from remp.labelling.tasks.task import LabellingTask
-from remp.similarity import cosine
+from remp.rectification.similarity import cosine
 
 # Findings of a kind that are told one by one; names in a list.
 _MOST, _MOST_NAMES = 20, 5

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from remp.labelling.quality.sampling import SEED, sample_of
 from remp.labelling.quality.unknown import resemblance
-from remp.propagation import Propagated, propagate
+from remp.rectification.propagate import Propagated, propagate
 from remp.rows import ArrayRows, Rows
 
 MOST_FOLDS = 10

@@ -7,7 +7,7 @@ strangers draws the nearest one to itself, and looks at home there.
 import numpy as np
 from torch import Tensor
 
-from remp.similarity import cosine
+from remp.rectification.similarity import cosine
 
 # The share of items of the known classes that may be called unknown.
 _FALSE_ALARMS = 0.03

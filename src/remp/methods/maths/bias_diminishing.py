@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remp.methods.maths.item_space import mean_weights
-from remp.rectification_layer import one_hot_rows
+from remp.rectification.layer import one_hot_rows
 
 Weighting = Literal["across-classes", "within-class"]
 

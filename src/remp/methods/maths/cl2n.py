@@ -5,7 +5,7 @@ from torch import Tensor
 
 from remp.methods.maths.item_space import inner_products, normalised_products
 from remp.methods.maths.whole_episode import joined
-from remp.similarity import to_double, unit
+from remp.rectification.similarity import to_double, unit
 
 
 def cl2n(features: Tensor, base_mean: Tensor | None) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from remp.similarity import unit
+from remp.rectification.similarity import unit
 
 _OFFSET = 1e-6
 

@@ -13,9 +13,9 @@ from remp.episodes import Episodes, Protocol
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, embed
 from remp.methods import ReMP
-from remp.rectification import Rectified, class_means
-from remp.similarity import unit
-from remp.transform import FeatureTransform
+from remp.rectification.rectify import Rectified, class_means
+from remp.rectification.similarity import unit
+from remp.rectification.transform import FeatureTransform
 
 BATCH = 50  # episodes that are looked at together
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError
-from remp.rectification_layer import (
+from remp.rectification.layer import (
     SMALLEST_SUM,
     Rectification,
     attention_weights,
@@ -17,7 +17,7 @@ from remp.rectification_layer import (
     scores,
     start,
 )
-from remp.similarity import in_safe_range, to_dtype
+from remp.rectification.similarity import in_safe_range, to_dtype
 
 # Input beyond the first, or that the layers would carry beyond the second, is computed in float64.
 _LARGE, _LARGE_AT_THE_END = 1e9, 1e15

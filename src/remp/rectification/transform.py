@@ -7,7 +7,7 @@ from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.similarity import unit
+from remp.rectification.similarity import unit
 
 PARTS = ("mirror", "power", "l2", "centre")
 

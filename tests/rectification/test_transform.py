@@ -6,7 +6,7 @@ import torch
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.transform import FeatureTransform
+from remp.rectification.transform import FeatureTransform
 
 FEATURES = np.random.default_rng(0).normal(size=(10, 7)).astype(np.float32)
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from remp.similarity import SIMILARITIES, cosine, nearness, negative_squared_distance, unit
+from remp.rectification.similarity import SIMILARITIES, cosine, nearness, negative_squared_distance, unit
 
 
 def naive_cosine(a: list[float], b: list[float]) -> float:

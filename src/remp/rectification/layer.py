@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError
-from remp.similarity import unit
+from remp.rectification.similarity import unit
 
 Repulsion = Literal["negative", "zero", "none"]
 RowNorm = Literal["absolute", "signed"]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError, DataError
-from remp.propagation import Propagation, propagate
-from remp.rectification import rectify
+from remp.rectification.propagate import Propagation, propagate
+from remp.rectification.rectify import rectify
+from remp.rectification.transform import FeatureTransform
 from remp.rows import ArrayRows
-from remp.transform import FeatureTransform
 
 N_CLASSES = 3
 

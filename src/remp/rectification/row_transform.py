@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from remp.errors import DataError
+from remp.rectification.similarity import TINY, unit
+from remp.rectification.transform import FeatureTransform
 from remp.rows import Rows, Shard
-from remp.similarity import TINY, unit
-from remp.transform import FeatureTransform
 
 
 @dataclass(frozen=True)

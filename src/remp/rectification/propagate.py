@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError, DataError
-from remp.propagation.passes import Passes
-from remp.propagation.row_transform import RowTransform, fit_transform
-from remp.rectification import largest_safe, logits_in
-from remp.rectification_layer import Metric, Rectification, Repulsion, RowNorm, State
+from remp.rectification.layer import Metric, Rectification, Repulsion, RowNorm, State
+from remp.rectification.passes import Passes
+from remp.rectification.rectify import largest_safe, logits_in
+from remp.rectification.row_transform import RowTransform, fit_transform
+from remp.rectification.transform import FeatureTransform
 from remp.rows import Rows, Shard
-from remp.transform import FeatureTransform
 
 
 @dataclass(frozen=True)

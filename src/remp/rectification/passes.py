@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.propagation.row_transform import RowTransform
-from remp.rectification_layer import QuerySums, Rectification, State, attention_weights, query_sums
+from remp.rectification.layer import QuerySums, Rectification, State, attention_weights, query_sums
+from remp.rectification.row_transform import RowTransform
 from remp.rows import Rows, Shard, chunk_rows
 
 

@@ -7,7 +7,7 @@ import torch
 
 from rectification_cases import SHAPES, SWITCHES, episode, matrix
 from remp.errors import ConfigError
-from remp.rectification import Rectification, rectify
+from remp.rectification.rectify import Rectification, rectify
 
 DEGENERATE = {
     "zeros": lambda items: torch.zeros_like(items),
