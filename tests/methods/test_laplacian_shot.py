@@ -8,8 +8,10 @@ import torch
 from naive_bd_cspn import completed_prototypes, normalised, shifted
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.methods.laplacian_shot import LaplacianShot, nearest_others
+from remp.methods.laplacian_shot import LaplacianShot, nearest_others, weight_by_shot
 from small_episodes import N_WAY, small_episodes
+
+BY_SHOT = 0.7 - 0.4 * math.log(4 / 3) / math.log(5)  # of four labelled items of three classes
 
 
 def squared_distance(a, b) -> float:
@@ -40,7 +42,7 @@ def naive_smoothing(distances, neighbours, weight, steps, tolerance):
     return logits, len(energies)
 
 
-def naive_logits(episodes, e, *, knn=3, laplacian_weight=0.7, rectify=True, steps=20, tolerance=1e-6):
+def naive_logits(episodes, e, *, knn=3, laplacian_weight=BY_SHOT, rectify=True, steps=20, tolerance=1e-6):
     support, query = normalised(episodes.support[e]), normalised(episodes.query[e])
     labels = episodes.support_labels[e].tolist()
     prototypes = [
@@ -64,6 +66,13 @@ def test_logits_are_those_of_plain_loops(settings):
     for e in range(len(episodes)):
         expected, _ = naive_logits(episodes, e, **settings)
         torch.testing.assert_close(logits[e].tolist(), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n_shot", "weight"), [(0.5, 0.7), (1, 0.7), (5**0.25, 0.6), (5**0.5, 0.5), (5, 0.3), (20, 0.3)]
+)
+def test_neighbours_count_less_the_more_labels_there_are(n_shot, weight):
+    assert weight_by_shot(n_shot) == pytest.approx(weight)
 
 
 def test_each_task_of_a_batch_stops_on_its_own():
