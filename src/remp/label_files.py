@@ -9,19 +9,17 @@ import numpy as np
 
 from remp.embedder import find_embedder
 from remp.errors import ConfigError
-from remp.labelling.embedding.embed import embed_pictures
-from remp.labelling.embedding.run import Stage
+from remp.labelling.embedding.embed import Stage, embed_pictures
 from remp.labelling.options import LabelOptions
 from remp.labelling.outcome import Labelling
 from remp.labelling.output.class_folders import write_class_folders
 from remp.labelling.output.result_folder import ResultFolder
 from remp.labelling.output.tables import write_labels
 from remp.labelling.pipeline import label_rows
-from remp.labelling.tasks.check import checked
 from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task
 from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks.task import LabellingTask, checked
 from remp.report.label.report import write_label_report
 from remp.rows import ArrayRows, Rows, Shard, current_shard
 

@@ -14,8 +14,7 @@ from remp.labelling.quality.advice import MOST_CANDIDATES, advise
 from remp.labelling.quality.calibration import Calibration, calibrate
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.findings import duplicates, similar_classes, single_examples, suspicious_labels
-from remp.labelling.quality.held_out import HeldOut, hold_out
-from remp.labelling.quality.sampling import sample_of
+from remp.labelling.quality.held_out import HeldOut, hold_out, sample_of
 from remp.labelling.quality.unknown import smallest_known
 from remp.labelling.tasks.task import LabellingTask
 from remp.rectification.propagate import Propagated, Propagation, propagate

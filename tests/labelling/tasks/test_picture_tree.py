@@ -5,7 +5,7 @@ import os
 import pytest
 
 from remp.errors import DataError
-from remp.labelling.tasks.picture_tree import find_pictures
+from remp.labelling.tasks.folder import find_pictures
 
 
 def fill(folder, *names):

@@ -1,4 +1,7 @@
-"""Files of records of one size, in a folder that many processes append to at once and that survives any of them."""
+"""Files of records of one size, in a folder that many processes append to at once and that survives any of them.
+
+Not SQLite: its locks fail on the network disks that several machines share, and a row is read here by its place alone.
+"""
 
 import errno
 import hashlib

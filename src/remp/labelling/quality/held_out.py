@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.labelling.quality.sampling import SEED, sample_of
 from remp.labelling.quality.unknown import resemblance
 from remp.rectification.propagate import Propagated, propagate
 from remp.rows import ArrayRows, Rows
@@ -14,6 +13,7 @@ from remp.rows import ArrayRows, Rows
 MOST_FOLDS = 10
 # Unlabelled items that the propagation of a fold sees: this many, or this many a class, but never more than the last.
 _ITEMS, _ITEMS_A_CLASS, _MOST_ITEMS = 1000, 50, 20_000
+SEED = 20210620
 
 
 @dataclass(frozen=True)
@@ -61,3 +61,10 @@ def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:
         if len(members) > 1:
             folds[random.permutation(members)] = np.arange(len(members)) % MOST_FOLDS
     return folds
+
+
+def sample_of(numbers: np.ndarray, most: int) -> np.ndarray:
+    """At most `most` of these numbers (k,), drawn without replacement by a fixed seed, in ascending order."""
+    if len(numbers) <= most:
+        return np.sort(numbers)
+    return np.sort(np.random.default_rng(SEED).choice(numbers, most, replace=False))

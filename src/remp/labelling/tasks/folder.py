@@ -1,14 +1,29 @@
 """A folder of pictures as a task: sub-folders are classes, the rest is to be labelled."""
 
-from collections.abc import Sequence
+import os
+from collections import deque
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-import numpy as np
-
-from remp.labelling.tasks.picture_tree import PictureTree, find_pictures
-from remp.labelling.tasks.task import UNLABELLED, LabellingTask
+from remp.datasets.image_names import is_picture
+from remp.errors import DataError
+from remp.labelling.tasks.task import LabellingTask, make_task
 
 TO_LABEL = ("unlabelled", "unlabeled", "unsorted")
+_SYSTEM_FOLDERS = {"__macosx", "@eadir", "$recycle.bin", "system volume information"}
+# What a user takes for a picture and the decoder does not.
+_UNREAD = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef", ".svg")
+
+
+@dataclass
+class PictureTree:
+    """names: paths below the folder with "/", sorted. folders: the visible folders directly in it. skipped: (name,
+    reason) of what looks like a picture or a folder and cannot be used."""
+
+    names: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
 def folder_task(folder: Path) -> LabellingTask:
@@ -17,25 +32,6 @@ def folder_task(folder: Path) -> LabellingTask:
     classes = [_class_of(name) for name in tree.names]
     skipped = (*tree.skipped, *_empty_classes(tree))
     return make_task(tree.names, classes, folder=folder, skipped=skipped)
-
-
-def make_task(
-    names: Sequence[str],
-    classes: Sequence[str | None],
-    *,
-    folder: Path | None = None,
-    skipped: Sequence[tuple[str, str]] = (),
-) -> LabellingTask:
-    """The task of items with the name of their class, or None; classes are numbered in the order of their names."""
-    class_names = tuple(sorted({label for label in classes if label is not None}))
-    number = {name: index for index, name in enumerate(class_names)}
-    return LabellingTask(
-        names=tuple(names),
-        labels=np.array([UNLABELLED if label is None else number[label] for label in classes], dtype=np.int64),
-        class_names=class_names,
-        paths=tuple(folder / name for name in names) if folder else (),
-        skipped=tuple(skipped),
-    )
 
 
 def _class_of(name: str) -> str | None:
@@ -48,3 +44,93 @@ def _empty_classes(tree: PictureTree) -> list[tuple[str, str]]:
     filled = {name.partition("/")[0] for name in [*tree.names, *(name for name, _ in tree.skipped)]}
     named = [folder for folder in tree.folders if folder not in filled and folder.casefold() not in TO_LABEL]
     return [(folder, "a folder without pictures is no class") for folder in named]
+
+
+def find_pictures(folder: Path) -> PictureTree:
+    """Look through a folder and all below it, links too. Each folder is entered once, by its own name rather than by a
+    link to it, so that links in a circle end. Hidden files and what systems leave behind do not count."""
+    if not folder.is_dir():
+        raise DataError(f"{str(folder)!r} is no folder: give one with pictures, or --embeddings for a file")
+    tree, own, links = PictureTree(), deque([""]), deque[str]()
+    entered: set[tuple[int, int]] = set()
+    while own or links:
+        below = own.popleft() if own else links.popleft()
+        if not _is_new(folder / below, entered):
+            tree.skipped.append((below, "a link to a folder that is read already"))
+            continue
+        for entry in _entries(folder, below, tree):
+            _sort_in(entry, below, tree, own, links)
+    tree.names.sort()
+    tree.skipped.sort()
+    return tree
+
+
+def _is_new(folder: Path, entered: set[tuple[int, int]]) -> bool:
+    """Whether the folder was not entered before; notes that it is now."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return True  # reading it will say why
+    identity = (status.st_dev, status.st_ino)
+    if identity in entered:
+        return False
+    if status.st_ino:  # some network disks number nothing
+        entered.add(identity)
+    return True
+
+
+def _entries(folder: Path, below: str, tree: PictureTree) -> list[os.DirEntry[str]]:
+    """What is visible in a folder; a folder that may not be read is skipped."""
+    try:
+        with os.scandir(folder / below) as entries:
+            return sorted((entry for entry in entries if not _is_hidden(entry.name)), key=lambda entry: entry.name)
+    except OSError as error:
+        if not below:
+            raise
+        tree.skipped.append((below, f"the folder cannot be read: {error.strerror}"))
+        return []
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.casefold() in _SYSTEM_FOLDERS
+
+
+def _sort_in(entry: os.DirEntry[str], below: str, tree: PictureTree, own: deque[str], links: deque[str]) -> None:
+    """Put a file to the pictures, a folder to those that are still to be read."""
+    name = f"{below}/{entry.name}" if below else entry.name
+    if _is_folder(entry):
+        (links if entry.is_symlink() else own).append(name)
+        if not below:
+            tree.folders.append(entry.name)
+    elif _is_read(os.path.splitext(entry.name)[1]):
+        reason = _why_unusable(entry)
+        if reason:
+            tree.skipped.append((name, reason))
+        else:
+            tree.names.append(name)
+    elif entry.name.casefold().endswith(_UNREAD):
+        suffix = entry.name.rpartition(".")[2].upper()
+        tree.skipped.append((name, f"{suffix} is not read: convert it to JPEG or PNG"))
+
+
+@cache
+def _is_read(suffix: str) -> bool:
+    """Asked once a suffix: there may be a hundred thousand files."""
+    return is_picture(f"picture{suffix}")
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+def _why_unusable(entry: os.DirEntry[str]) -> str:
+    """Empty for a file or a link to one: a pipe would be waited for, a device read without end."""
+    try:
+        if entry.is_file():
+            return ""
+    except OSError:
+        return "a link that leads nowhere"
+    return "a link that leads nowhere" if entry.is_symlink() else "not a file"

@@ -5,10 +5,9 @@ import unicodedata
 from pathlib import Path
 
 from remp.errors import DataError
-from remp.labelling.tasks.folder import make_task
+from remp.labelling.tasks.folder import find_pictures
 from remp.labelling.tasks.label_table import FILE_COLUMNS, LabelRow, keep_label, read_label_table
-from remp.labelling.tasks.picture_tree import find_pictures
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks.task import LabellingTask, make_task
 
 
 def listed_task(folder: Path, labels: Path) -> LabellingTask:

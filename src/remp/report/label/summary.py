@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from remp.labelling.embedding.run import Stage
+from remp.labelling.embedding.embed import Stage
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.report.page import visible
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from remp.datasets.decode import UnreadablePicture, centre_square
-from remp.labelling.embedding.known_files import identity
+from remp.labelling.embedding.cache import identity
 from remp.labelling.embedding.pictures import read_file
 from remp.labelling.embedding.record_files import KEY, RecordFiles, digest
 from remp.system.home import home
