@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from remp.backbones import Conv4
 from remp.backbones.base import Backbone
 from remp.episodes import Episodes
 from remp.errors import ConfigError
@@ -118,6 +119,25 @@ def test_projections_start_as_the_identity(projection):
     torch.testing.assert_close(start, expected)
 
 
+@pytest.mark.parametrize("kind", ["learned", "residual"])
+def test_a_1x1_convolution_is_the_same_on_every_position_of_the_map(kind):
+    torch.manual_seed(0)
+    settings = {"n_classes": N_CLASSES, "feature_shape": (256,), "projection": f"{kind}-1x1", "layers": 3}
+    method = ReMP(Conv4(), **settings).double().eval()
+    assert method.weight.shape == (64, 64)
+    with torch.no_grad():
+        method.weight += 0.1 * torch.randn_like(method.weight)
+    whole = ReMP(Conv4(), **{**settings, "projection": kind}).double().eval()
+    whole.load_state_dict({**method.state_dict(), "weight": torch.kron(method.weight, torch.eye(4).double())})
+    labels, images = episodes(), torch.randn(2, 11, 3, 32, 32, dtype=torch.float64)
+    batch = replace(labels, support=images[:, :4], query=images[:, 4:])
+    torch.testing.assert_close(method.score(batch), whole.score(batch))
+
+
+def test_the_channels_of_ready_made_maps_are_those_of_their_shape():
+    assert ReMP(feature_shape=(8, 5, 5), projection="learned-1x1").weight.shape == (8, 8)
+
+
 def test_an_absent_projection_differs_from_the_identity():
     batch = episodes().map(lambda images: images.flatten(1))
     assert make(projection="absent").rectification.residual is False
@@ -192,7 +212,8 @@ def test_an_image_without_any_feature_does_not_spoil_the_gradient():
     ("settings", "message"),
     [
         ({"schedule": "globall"}, "schedule is 'globall'; choose from: cooperative, global-then-local, local, global"),
-        ({"projection": "linear"}, "choose from: learned, residual, identity, absent"),
+        ({"projection": "linear"}, "choose from: learned, residual, learned-1x1, residual-1x1, identity, absent"),
+        ({"projection": "learned-1x1", "feature_shape": (256,)}, r"needs their \(width, height, breadth\)"),
         ({"global_similarity": "dot"}, "choose from: euclidean, cosine"),
         ({"repulsion": "neg"}, "choose from: negative, zero, none"),
         ({"projection": "learned"}, "needs feature_shape"),

@@ -34,6 +34,31 @@ def test_every_switch_equals_the_equations(settings, projected):
     assert_equals_the_paper(*episode(), settings, matrix() if projected else None)
 
 
+@pytest.mark.parametrize("settings", SWITCHES[::5], ids=name)
+def test_a_small_matrix_projects_each_position_of_a_map(settings):
+    """Maps of 2 channels at 3 positions, flattened: the channels of a position are 3 numbers apart."""
+    support, labels, query = episode(dim=6)
+    small, whole = matrix(2), torch.zeros(6, 6, dtype=torch.float64)
+    for position in range(3):
+        for i in range(2):
+            for j in range(2):
+                whole[3 * i + position, 3 * j + position] = small[i, j]
+    ours, theirs = (rectify(support, labels, query, 3, settings, projection=h) for h in (small, whole))
+    torch.testing.assert_close(ours.prototypes, theirs.prototypes)
+    torch.testing.assert_close(ours.query, theirs.query)
+    torch.testing.assert_close(ours.logits, theirs.logits)
+
+
+def test_a_learned_projection_makes_no_matrix_of_the_size_of_itself():
+    """One map of 18,432 numbers: a product of two such matrices would take 2.7 GB and minutes."""
+    support, labels, query = episode(dim=18_432, n_episodes=1, dtype=torch.float32)
+    h = (0.1 * torch.eye(512)).requires_grad_()
+    result = rectify(support, labels, query, 3, Rectification(layers=10, scale=1e-4), projection=h)
+    (gradient,) = torch.autograd.grad(result.logits.sum(), h)
+    assert result.query.shape == query.shape
+    assert gradient.isfinite().all()
+
+
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("step", [1.0, 0.3])
 def test_every_shape_equals_the_equations(shape, step):

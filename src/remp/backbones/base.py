@@ -16,6 +16,7 @@ class Backbone(nn.Module):
     def __init__(self, readout: Readout = "flatten") -> None:
         super().__init__()
         self.readout = readout
+        self.width: int | None = None  # channels of a map, where the backbone says so
 
     def maps(self, images: Tensor) -> Tensor:
         """(n, channels, height, width) -> (n, width, h, w)"""

@@ -31,6 +31,7 @@ class Conv4(Backbone):
         super().__init__(readout)
         if not 0 <= pools <= 4:
             raise ConfigError(f"pools is {pools}; needed 0 … 4, the number of blocks that end in pooling")
+        self.width = width
         blocks: list[nn.Module] = []
         for i in range(4):
             blocks += [

@@ -76,6 +76,7 @@ class ResNet12(Backbone):
         if variant not in VARIANTS:
             raise ConfigError(f"got variant={variant!r}; ResNet-12 comes as {' or '.join(VARIANTS)}")
         settings = VARIANTS[variant]
+        self.width = settings.widths[-1]
         blocks: list[nn.Module] = []
         for i, (before, after) in enumerate(pairwise((channels, *settings.widths))):
             blocks.append(ResidualBlock(before, after, settings))

@@ -14,7 +14,7 @@ from remp.rectification.rectify import Rectified, rectify
 from remp.rectification.similarity import SIMILARITIES, unit
 
 Schedule = Literal["cooperative", "global-then-local", "local", "global"]
-Projection = Literal["learned", "residual", "identity", "absent"]
+Projection = Literal["learned", "residual", "learned-1x1", "residual-1x1", "identity", "absent"]
 
 
 class ReMP(Method):
@@ -32,7 +32,9 @@ class ReMP(Method):
     alpha: weight of the local term. schedule: "cooperative" both terms; "global-then-local" the global one for
     `global_share` of the training, then the local one; "local" and "global" only that one.
     train_layers, layers: L in training and in testing. projection: h "learned" freely, learned as "residual"
-    x + Wx, "identity", or "absent" (C ← AZ, no residual); projection_rate: factor of its learning rate.
+    x + Wx, "identity", or "absent" (C ← AZ, no residual); "learned-1x1" and "residual-1x1" are 1 x 1 convolutions on
+    the maps that a feature was flattened from, for features of many numbers. projection_rate: factor of its learning
+    rate.
     similarity, scale: κ of the local term and of the attention.
     global_similarity, global_scale: κ of the global term. global_on_support: the global term on support too.
     repulsion, row_norm, threshold, step: see Rectification.
@@ -80,7 +82,7 @@ class ReMP(Method):
             threshold=threshold,
             step=step,
         )
-        has_projection = projection in ("learned", "residual")
+        has_projection = projection not in ("identity", "absent")
         if (has_projection or self.n_classes) and not self.feature_shape:
             raise ConfigError(
                 f"projection {projection!r} with n_classes={self.n_classes} needs feature_shape, the size of a feature"
@@ -89,7 +91,8 @@ class ReMP(Method):
         self.global_prototypes = nn.Parameter(torch.randn(self.n_classes, dim) * dim**-0.5) if self.n_classes else None
         self.projection, self.projection_rate = projection, projection_rate
         if has_projection:
-            self.weight = nn.Parameter(torch.eye(dim) if projection == "learned" else torch.zeros(dim, dim))
+            size = self._channels() if projection.endswith("-1x1") else dim
+            self.weight = nn.Parameter(torch.zeros(size, size) if self._is_residual else torch.eye(size))
 
     @property
     def transductive(self) -> bool:  # type: ignore[override]
@@ -152,9 +155,23 @@ class ReMP(Method):
             return progress < self.global_share, progress >= self.global_share
         return self.schedule != "local", self.schedule != "global"
 
+    @property
+    def _is_residual(self) -> bool:
+        return self.projection.startswith("residual")
+
     def _projection_matrix(self) -> Tensor | None:
-        if self.projection == "learned":
-            return self.weight
-        if self.projection == "residual":
-            return torch.eye(len(self.weight), device=self.weight.device) + self.weight
-        return None
+        """H, of as many numbers as a feature has, or as its map has channels."""
+        if self.projection in ("identity", "absent"):
+            return None
+        return torch.eye(len(self.weight)).to(self.weight) + self.weight if self._is_residual else self.weight
+
+    def _channels(self) -> int:
+        """Channels of the maps that features were flattened from."""
+        if self.backbone is not None and self.backbone.width is not None:
+            return self.backbone.width
+        if len(self.feature_shape) == 3:
+            return self.feature_shape[0]
+        raise ConfigError(
+            f"projection {self.projection!r} got feature_shape={self.feature_shape}; without a backbone that names the "
+            "channels of its maps it needs their (width, height, breadth)"
+        )

@@ -90,15 +90,19 @@ class State:
     support_sums: Tensor  # (E, N, d), in the current space
     support_counts: Tensor  # (E, N, 1)
     one_hot: Tensor  # (E, N, S)
-    projection: Tensor | None  # H, None for the identity
+    projection: Tensor | None  # H of h, see `project`; None for the identity
     scale: float = 1.0  # the space so far, for h = identity: Z = scale · Z_0
-    power: Tensor | None = None  # the space so far, for a learned h: Z = Z_0 (I + Hᵀ)^l
 
     def propagated(self, items: Tensor) -> Tensor:
-        """Items of the input space (E, n, d) in the current space."""
-        if self.power is not None:
-            return items @ self.power
+        """Items of the input space (E, n, d) in the current space, for h = identity or no residual."""
+        assert self.projection is None, "where h is learned, items go from layer to layer: use onward"
         return items if self.scale == 1.0 else items * self.scale
+
+    def onward(self, items: Tensor) -> Tensor:
+        """Items of the current space (…, d) in that of the next layer: Z ← h(Z) + Z."""
+        if not self.settings.residual:
+            return items
+        return 2 * items if self.projection is None else items + project(items, self.projection)
 
     def to(self, dtype: torch.dtype) -> "State":
         """The same prototypes in another dtype, to compare queries with; not to go on from."""
@@ -125,18 +129,22 @@ class State:
         target = numerator / _away_from_zero(denominator)  # (E, N, d): A Z
         if not settings.residual:
             return replace(self, prototypes=torch.lerp(self.prototypes, target, settings.step))
+        support_sums = self.onward(self.support_sums)  # h is linear: the sum of rows moves as the rows do
         if self.projection is None:
             prototypes = self.prototypes + settings.step * target + (1 - settings.step) * self.prototypes
-            return replace(self, prototypes=prototypes, support_sums=2 * self.support_sums, scale=2 * self.scale)
-        matrix = self.projection.transpose(-1, -2)
-        prototypes = self.prototypes + torch.lerp(self.prototypes, target, settings.step) @ matrix
-        step = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device) + matrix
-        return replace(
-            self,
-            prototypes=prototypes,
-            support_sums=self.support_sums @ step,
-            power=step if self.power is None else self.power @ step,
-        )
+            return replace(self, prototypes=prototypes, support_sums=support_sums, scale=2 * self.scale)
+        moved = project(torch.lerp(self.prototypes, target, settings.step), self.projection)
+        return replace(self, prototypes=self.prototypes + moved, support_sums=support_sums)
+
+
+def project(items: Tensor, matrix: Tensor) -> Tensor:
+    """h(x) of each item (…, d). matrix: (d, d), or (c, c) with d a multiple of c for a 1 x 1 convolution on flattened
+    maps: then the c channels of each position are projected alike."""
+    channels = len(matrix)
+    if channels == items.shape[-1]:
+        return items @ matrix.transpose(-1, -2)
+    positions = items.unflatten(-1, (channels, -1)).transpose(-1, -2)  # (…, positions, c)
+    return (positions @ matrix.transpose(-1, -2)).transpose(-1, -2).flatten(-2)
 
 
 def start(

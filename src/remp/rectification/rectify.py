@@ -58,24 +58,23 @@ def rectify(
     """Refine the class prototypes of each episode with its unlabelled queries.
 
     support: (E, S, d); support_labels: (E, S) in 0 … n_way - 1; query: (E, Q, d). projection: H (d, d) of h(x) = x Hᵀ,
-    or None for the identity; unused without residual. Differentiable in everything, and finite for all finite input:
-    what the layers would carry beyond the range of its dtype ends at the end of that range, the best logit still best.
+    or (c, c) for a 1 x 1 convolution on flattened maps of c channels, or None for the identity; unused without
+    residual. Differentiable in everything, and finite for all finite input: what the layers would carry beyond the
+    range of its dtype ends at the end of that range, the best logit still best.
     """
     dtype, n_items = query.dtype, support.shape[1] + query.shape[1]
     if query.shape[1] == 0:
         raise ValueError("there are no queries to rectify with: give at least one")
     support, query = in_safe_range(support, query, large=largest_safe(settings, projection, n_items))
-    state = start(support, support_labels, n_way, settings, projection)
+    state, queries = start(support, support_labels, n_way, settings, projection), query
     attention = []
     for layer in range(settings.layers):
         beta = settings.beta(layer, n_way)
-        queries = state.propagated(query)
         weights = attention_weights(state, queries)  # (E, N, Q)
         sums = query_sums(weights, queries, beta, settings)
         if keep_attention:
             attention.append(full_attention(state, weights, sums, beta).to(dtype))
-        state = state.next(sums)
-    queries = state.propagated(query)
+        state, queries = state.next(sums), state.onward(queries)
     return Rectified(
         prototypes=to_dtype(state.prototypes, dtype),
         query=to_dtype(queries, dtype),
