@@ -4,7 +4,7 @@ import pickletools
 from dataclasses import dataclass
 from pathlib import Path
 
-from remp.errors import DataError
+from remp.strangers import border
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # bytes before the content: the opcode itself and the length
@@ -35,14 +35,11 @@ class PickledPng:
 def find_pickled_pngs(path: Path) -> list[PickledPng]:
     """The pictures of a pickled list of PNG-encoded uint8 arrays, in the order of the list."""
     found = []
-    try:
-        with path.open("rb") as file:
-            for opcode, argument, position in pickletools.genops(file):
-                prefix = _PREFIX_BYTES.get(opcode.name)
-                if prefix and argument and position is not None and _is_png(argument):
-                    found.append(PickledPng(path, position + prefix, len(argument)))
-    except (ValueError, OverflowError, MemoryError) as error:
-        raise DataError(f"{path} is not a pickle, or it is truncated ({error}): get it again") from error
+    with border(f"{path} is not a pickle, or it is truncated", "get it again"), path.open("rb") as file:
+        for opcode, argument, position in pickletools.genops(file):
+            prefix = _PREFIX_BYTES.get(opcode.name)
+            if prefix and argument and position is not None and _is_png(argument):
+                found.append(PickledPng(path, position + prefix, len(argument)))
     return found
 
 
