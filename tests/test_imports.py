@@ -20,6 +20,7 @@ SOURCE = Path(remp.__file__).parent
 ORDER = [
     "version",
     "errors",
+    "strangers",
     "checks",
     "system",
     "datasets",

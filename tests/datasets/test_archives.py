@@ -1,13 +1,18 @@
 """Archives are read as they are, and refused where they are not what they should be."""
 
+import bz2
+import gzip
 import io
+import lzma
 import stat
+import struct
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from bounds import bounded
 from raw_data import write_tar, write_zip
 from remp.datasets.archives import open_members
 from remp.errors import DataError
@@ -83,3 +88,107 @@ def test_a_file_that_is_no_archive_and_one_that_is_absent_are_told(tmp_path: Pat
         open_members(tmp_path / "notes.txt")
     with pytest.raises(DataError, match="does not exist"):
         open_members(tmp_path / "absent.zip")
+
+
+def compressed(content: bytes, kind: str) -> bytes:
+    return {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}[kind](content)
+
+
+def tar_of(*members: tarfile.TarInfo, n_zeros: int = 0) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(bytes(member.size)))
+    return buffer.getvalue() + bytes(n_zeros)
+
+
+def member(name: str, size: int = 0, pax: dict[str, str] | None = None) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size, info.pax_headers = size, pax or {}
+    return info
+
+
+def pax_bomb() -> bytes:
+    """A header that says its text has 2 GiB, and has it: all zeros."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 2**31
+    return info.tobuf() + bytes(2**27)
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
+def test_every_compression_reads_alike_and_is_refused_if_damaged(tmp_path: Path, kind: str) -> None:
+    write_tar(tmp_path / "x.tar.gz", MEMBERS)
+    content = compressed(gzip.decompress((tmp_path / "x.tar.gz").read_bytes()), kind)
+    (tmp_path / "x.tar").write_bytes(content)
+    members = open_members(tmp_path / "x.tar")
+    assert {name: members.read(name) for name in members.names()} == MEMBERS
+    for damaged in (content[:-9], content[:20], content[:300] + b"\xff" * 8 + content[308:]):
+        (tmp_path / "x.tar").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"x\.tar .*: get it again"):
+            open_members(tmp_path / "x.tar")
+
+
+@pytest.mark.parametrize(
+    "content",
+    {
+        "zeros": lambda: gzip.compress(tar_of(member("a", 200 * 2**20)), 9),
+        "empty members": lambda: gzip.compress(
+            b"".join(member(f"{i:07}").tobuf() for i in range(10**5)) + bytes(1024), 9
+        ),
+        "a long header": lambda: gzip.compress(pax_bomb(), 9),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_a_small_archive_does_not_unfold_without_end(tmp_path: Path, content: tuple) -> None:
+    (tmp_path / "x.tar.gz").write_bytes(content[1]())
+    outcome = bounded(lambda: open_members(tmp_path / "x.tar.gz"))
+    assert outcome.kind == "DataError", outcome
+    assert "unfolds to more than" in outcome.text
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_member_of_a_zip_that_is_larger_than_it_says_takes_no_memory(tmp_path: Path, method: int) -> None:
+    size = 2**26
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as archive:
+        archive.writestr("a.txt", bytes(size))
+    content = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(content.replace(struct.pack("<I", size), struct.pack("<I", 9)))
+    outcome = bounded(lambda: open_members(tmp_path / "x.zip").read("a.txt"), mebibytes=16)
+    assert outcome.kind == "DataError", outcome
+
+
+def test_many_large_members_in_a_small_zip_are_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for i in range(4):
+            archive.writestr(f"{i}.txt", bytes(2**26))
+    with pytest.raises(DataError, match="unfolds to more than"):
+        open_members(tmp_path / "x.zip")
+
+
+def test_a_damaged_header_does_not_end_the_list_of_members_in_silence(tmp_path: Path) -> None:
+    content = bytearray(tar_of(member("a", 600), member("b", 600)))
+    content[3 * 512 + 3] ^= 1  # in the name of the second: its check sum is wrong
+    (tmp_path / "x.tar").write_bytes(content)
+    with pytest.raises(DataError, match=r"damaged at byte 1536 .*: get it again"):
+        open_members(tmp_path / "x.tar")
+
+
+@pytest.mark.parametrize(
+    "pax",
+    [{"path": "a\0b"}, {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}, {"GNU.sparse.map": "1,x"}],
+    ids=str,
+)
+def test_odd_extended_headers_are_refused(tmp_path: Path, pax: dict[str, str]) -> None:
+    (tmp_path / "x.tar").write_bytes(tar_of(member("a", 600, pax), n_zeros=1024))
+    with pytest.raises(DataError, match=r"x\.tar"):
+        open_members(tmp_path / "x.tar")
+
+
+def test_of_two_members_of_one_name_the_last_counts(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.txt", b"old")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("a.txt", b"new")
+    members = open_members(tmp_path / "x.zip")
+    assert {name: members.read(name) for name in members.names()} == {"a.txt": b"new"}
+    assert len(members.names()) == 1

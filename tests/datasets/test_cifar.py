@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bounds import bounded
 from raw_data import CLASSES, SPLIT_OF, png, random_pixels, write_cifar, write_tar, write_zip
 from remp.datasets import ReadOptions, cifar, open_prepared, prepare
 from remp.errors import DataError
@@ -94,7 +95,7 @@ def test_a_member_with_another_content_is_told(tmp_path: Path, content: object) 
     write_cifar(tmp_path / "c.tar.gz")
     blob = pickle.dumps(content)
     write_cifar(tmp_path / "c.tar.gz", members={"cifar-100-python/train": blob})
-    with pytest.raises(DataError, match=r"holds a list|not laid out"):
+    with pytest.raises(DataError, match=r"holds a list|needed uint8|no list of"):
         prepare("cifar-fs", tmp_path / "c.tar.gz")
 
 
@@ -103,3 +104,55 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         prepare("cifar-fs", tmp_path, options=ReadOptions(size=84))
     with pytest.raises(DataError, match="--rotations is for omniglot"):
         prepare("fc100", tmp_path, options=ReadOptions(rotations=True))
+
+
+def write_parts(path: Path, **changes: dict) -> None:
+    """The archive of write_cifar with other values in some of its dicts."""
+    write_cifar(path)
+    with tarfile.open(path) as archive:
+        parts = {name: archive.extractfile(name).read() for name in archive.getnames()}
+    for part, change in changes.items():
+        name = f"cifar-100-python/{part}"
+        parts[name] = pickle.dumps({**pickle.loads(parts[name]), **change}, 2)
+    write_tar(path, parts)
+
+
+def test_fc100_without_a_superclass_is_no_set_of_no_classes(tmp_path: Path) -> None:
+    write_parts(tmp_path / "c.tar.gz", meta={b"coarse_label_names": [b"unknown", b"names"]})
+    with pytest.raises(DataError, match=r"c\.tar\.gz has no class of the superclass 'mammal'"):
+        prepare("fc100", tmp_path / "c.tar.gz")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fine_labels": [[0] * 4] * 3},
+        {"fine_labels": [0, 1, 2, 99] * 3},
+        {"fine_labels": "0123" * 3},
+        {"fine_labels": [0.5] * 12},
+        {"fine_labels": [2**70] * 12},
+        {"coarse_labels": None},
+        {"coarse_labels": [0] * 11},
+        {"data": [[0] * 3072] * 12},
+    ],
+    ids=str,
+)
+def test_labels_that_are_none_are_told(tmp_path: Path, change: dict) -> None:
+    write_parts(tmp_path / "c.tar.gz", train={name.encode(): value for name, value in change.items()})
+    with pytest.raises(DataError, match=r"c\.tar\.gz .*[Gg]et (it|the file) again"):
+        prepare("cifar-fs", tmp_path / "c.tar.gz")
+
+
+@pytest.mark.parametrize("names", [7, [1, 2, 3, 4], {}, [b"bee"]], ids=str)
+def test_names_that_are_none_are_told(tmp_path: Path, names: object) -> None:
+    write_parts(tmp_path / "c.tar.gz", meta={b"fine_label_names": names})
+    with pytest.raises(DataError, match=r"c\.tar\.gz.*[Gg]et it again"):
+        prepare("cifar-fs", tmp_path / "c.tar.gz")
+
+
+def test_labels_that_hold_themselves_do_not_hang(tmp_path: Path) -> None:
+    labels: list = []
+    for _ in range(40):
+        labels = [labels, labels]
+    write_parts(tmp_path / "c.tar.gz", train={b"fine_labels": labels})
+    assert bounded(lambda: prepare("cifar-fs", tmp_path / "c.tar.gz")).kind == "DataError"

@@ -82,3 +82,21 @@ def test_another_pickle_or_csv_is_told(tmp_path: Path) -> None:
     (tmp_path / "cache/mini-imagenet-cache-train.pkl").write_bytes(pickle.dumps({"image_data": np.zeros(3)}))
     with pytest.raises(DataError, match="not a mini-imagenet cache"):
         prepare("mini-imagenet", tmp_path / "cache")
+
+
+@pytest.mark.parametrize("rows", [7, None, [0, 99], [-1, 0], ["a", "b"], [[0], [1]], [0.5, 1.5]], ids=str)
+def test_a_cache_whose_rows_are_none_is_told(tmp_path: Path, rows: object) -> None:
+    write_mini_cache(tmp_path)
+    path = tmp_path / "mini-imagenet-cache-train.pkl"
+    content = pickle.loads(path.read_bytes())
+    content["class_dict"]["cat"] = rows
+    path.write_bytes(pickle.dumps(content))
+    with pytest.raises(DataError, match=r"cache-train\.pkl .*get it again"):
+        prepare("mini-imagenet", tmp_path)
+
+
+def test_a_csv_that_is_none_is_told(tmp_path: Path) -> None:
+    write_mini_images(tmp_path)
+    (tmp_path / "val.csv").write_text('filename,label\n"' + "x" * 200_000)
+    with pytest.raises(DataError, match=r"val\.csv is not CSV \(Error: field larger"):
+        prepare("mini-imagenet", tmp_path)

@@ -1,6 +1,7 @@
 """Preparing is whole or not at all, and says what it needs."""
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -177,3 +178,43 @@ def test_open_set_opens_what_was_prepared_under_any_name(source: Path) -> None:
     images = open_set("birds", "test")
     assert isinstance(images, ImageSet)
     assert (images.name, images.n_classes) == ("birds", 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"image_size": [12, 12]},
+        {"image_size": [12, 12, "3"]},
+        {"image_size": [12, 12, 10**30]},
+        {"mean": [0.5]},
+        {"std": [0.2, 0.2, 0]},
+        {"std": [0.2, 0.2, float("nan")]},
+        {"splits": []},
+        {"splits": {"train": {"classes": ["a"], "counts": [1, 2], "fingerprint": ""}}},
+        {"splits": {"train": {"classes": ["a"], "counts": [-1], "fingerprint": ""}}},
+        {"splits": {"train": {"classes": [1], "counts": [1], "fingerprint": ""}}},
+        {"splits": {"train": None}},
+    ],
+    ids=str,
+)
+def test_an_index_that_contradicts_itself_is_told(source: Path, change: dict) -> None:
+    index = prepare("folder", source, options=SMALL)
+    (prepared_folder("folder") / "index.json").write_text(json.dumps({**index, **change}))
+    with pytest.raises(DataError, match=r"index\.json lacks .* prepare the data set again"):
+        open_prepared("folder", "train")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000], ids=lambda c: repr(c[:4]))
+def test_an_index_that_is_none_is_told(source: Path, content: bytes) -> None:
+    prepare("folder", source, options=SMALL)
+    (prepared_folder("folder") / "index.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"index\.json .*prepare the data set again"):
+        open_prepared("folder", "train")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_class_whose_name_is_not_utf8_is_prepared_like_any_other(source: Path) -> None:
+    (source / "kind0").rename(source / os.fsdecode(b"kind\xff"))
+    names = {name for entry in prepare("folder", source, options=SMALL)["splits"].values() for name in entry["classes"]}
+    assert os.fsdecode(b"kind\xff") in names
+    assert names == {name for entry in read_index("folder")["splits"].values() for name in entry["classes"]}

@@ -67,3 +67,25 @@ def test_two_classes_of_one_name_stay_apart(tmp_path: Path) -> None:
     labels = {"label_specific": np.array([0, 0, 1, 1]), "label_specific_str": ["crane", "crane"]}
     (tmp_path / "train_labels.pkl").write_bytes(pickle.dumps(labels))
     assert prepare("tiered-imagenet", tmp_path)["splits"]["train"]["classes"] == ["crane (0)", "crane (1)"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"label_specific": None},
+        {"label_specific": 7},
+        {"label_specific": np.zeros((4, 1), np.int64)},
+        {"label_specific": [0, 0, 1, 9]},
+        {"label_specific": [0, 0, 1, -1]},
+        {"label_specific_str": 7},
+        {"label_specific_str": [1, 2]},
+    ],
+    ids=str,
+)
+def test_labels_that_are_none_are_told(tmp_path: Path, change: dict) -> None:
+    write_tiered(tmp_path)
+    path = tmp_path / "train_labels.pkl"
+    content = {**pickle.loads(path.read_bytes()), **{name.encode(): value for name, value in change.items()}}
+    path.write_bytes(pickle.dumps(content))
+    with pytest.raises(DataError, match=r"train_labels\.pkl .*get it again"):
+        prepare("tiered-imagenet", tmp_path)

@@ -15,10 +15,12 @@ import numpy as np
 
 from remp.datasets.split_writer import SplitWriter
 from remp.errors import DataError
+from remp.strangers import border, shortened
 from remp.system.home import home
 
 SPLITS = ("train", "val", "test")
 FORMAT = 1
+_AGAIN = "prepare the data set again with remp data prepare --force"
 
 # The images of one class, uint8 (n, height, width, channels), made when they are asked for.
 ClassImages = Callable[[], np.ndarray]
@@ -71,12 +73,46 @@ def read_index(name: str) -> dict[str, Any]:
             f"data set {name!r} is not prepared (no {path}). "
             f"Prepare it with: remp data prepare {name} --from PATH   (names: remp data list)"
         )
-    index = json.loads(path.read_text(encoding="utf-8"))
-    if index.get("format") != FORMAT:
-        raise DataError(
-            f"{path} has format {index.get('format')!r}, this version of remp reads {FORMAT}: prepare it again"
-        )
+    with border(f"{path} is damaged", _AGAIN):
+        index = json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+    found = index.get("format") if isinstance(index, dict) else None
+    if found != FORMAT:
+        raise DataError(f"{path} has format {shortened(repr(found))}, this version of remp reads {FORMAT}: {_AGAIN}")
+    if not _is_index(index):
+        raise DataError(f"{path} lacks classes, counts, sizes or statistics, or they contradict each other: {_AGAIN}")
     return index
+
+
+def _is_index(index: dict[str, Any]) -> bool:
+    """Whether everything that is read from an index is there and of its kind."""
+    size: Any = index.get("image_size")
+    splits = index.get("splits")
+    return (
+        _are(size, int, 3)
+        and all(0 < side < 2**20 for side in size)
+        and all(_are(index.get(name), float, size[2]) for name in ("mean", "std"))
+        and all(deviation > 0 for deviation in index["std"])
+        and isinstance(splits, dict)
+        and all(isinstance(entry, dict) and _is_entry(entry) for entry in splits.values())
+    )
+
+
+def _is_entry(entry: dict[str, Any]) -> bool:
+    classes = entry.get("classes")
+    counts: Any = entry.get("counts")
+    return (
+        isinstance(classes, list)
+        and all(isinstance(name, str) for name in classes)
+        and _are(counts, int, len(classes))
+        and all(0 <= count < 2**48 for count in counts)
+        and isinstance(entry.get("fingerprint"), str)
+    )
+
+
+def _are(values: Any, kind: type, n: int) -> bool:
+    """Whether these are so many finite numbers, whole ones if `kind` is int."""
+    numbers = (int,) if kind is int else (int, float)
+    return isinstance(values, list) and len(values) == n and all(type(v) in numbers and abs(v) < 1e300 for v in values)
 
 
 def open_prepared(name: str, split: str) -> ImageSet:
@@ -86,15 +122,12 @@ def open_prepared(name: str, split: str) -> ImageSet:
         raise DataError(f"data set {name!r} has no split {split!r}; it has: {', '.join(index['splits'])}")
     entry = index["splits"][split]
     path = prepared_folder(name) / f"{split}.npy"
-    try:
+    with border(f"{path} cannot be opened", _AGAIN):
         images = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} cannot be opened ({error}): prepare {name!r} again with remp data prepare --force"
-        ) from error
     expected = (sum(entry["counts"]), *index["image_size"])
-    if images.shape != expected or images.dtype != np.uint8:
-        raise DataError(f"{path} holds {images.dtype} {images.shape}, its index says uint8 {expected}: prepare again")
+    if not isinstance(images, np.ndarray) or images.shape != expected or images.dtype != np.uint8:
+        got = f"{images.dtype} {images.shape}" if isinstance(images, np.ndarray) else "no single array"
+        raise DataError(f"{path} holds {got}, its index says uint8 {expected}: {_AGAIN}")
     return ImageSet(
         name=name,
         split=split,
@@ -131,7 +164,9 @@ def write_prepared(
     try:
         index = {"format": FORMAT, "name": name, "source": source, "image_size": list(image_size)}
         index |= _write_splits(partial, splits, counts, image_size, on_class)
-        (partial / "index.json").write_text(json.dumps(index, indent=1, ensure_ascii=False), encoding="utf-8")
+        content = json.dumps(index, indent=1, ensure_ascii=False)
+        # a folder may have a name that is not UTF-8
+        (partial / "index.json").write_text(content, encoding="utf-8", errors="surrogatepass")
         partial.chmod(0o755)
         _replace_folder(partial, target)
     except BaseException:

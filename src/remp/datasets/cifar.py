@@ -14,6 +14,7 @@ from remp.datasets.image_names import group_by_folder, last_parts
 from remp.datasets.raw import RawClass, RawSet, ReadOptions, check_counts, fixed_size, refuse_rotations
 from remp.datasets.safe_pickle import as_text, load_pickle
 from remp.datasets.split_lists import read_split_list
+from remp.datasets.unpickled import get_images, get_names, get_numbers
 from remp.errors import DataError
 
 _SIZE, _IMAGES_PER_CLASS = 32, 600
@@ -34,10 +35,12 @@ def read_fc100(source: Path, options: ReadOptions) -> RawSet:
     _check_options(options, "fc100")
     members = open_members(source)
     cifar = _read_official(members)
-    classes = {
-        split: [name for parent in parents for name in cifar.classes_of(parent)]
-        for split, parents in read_split_list("fc100").items()
-    }
+    splits = read_split_list("fc100")
+    children = {parent: cifar.classes_of(parent) for parents in splits.values() for parent in parents}
+    for parent, found in children.items():
+        if not found:
+            raise DataError(f"{members.path} has no class of the superclass {parent!r}: get cifar-100-python again")
+    classes = {split: [name for parent in parents for name in children[parent]] for split, parents in splits.items()}
     return _as_raw_set(cifar, classes, members)
 
 
@@ -57,6 +60,7 @@ class _Cifar100:
     parent_names: list[str]
 
     def classes_of(self, parent_name: str) -> list[str]:
+        """The classes of a superclass; none if that is not there."""
         parent = self.parent_names.index(parent_name) if parent_name in self.parent_names else -1
         labels = self.labels[self.parents == parent]
         return [self.class_names[label] for label in np.unique(labels)]
@@ -93,32 +97,31 @@ def _read_folders(members: Members, folders: dict[str, list[str]], classes: dict
 
 
 def _read_official(members: Members) -> _Cifar100:
-    meta, *parts = (_read_member(members, name) for name in ("meta", "train", "test"))
-    try:
-        cifar = _Cifar100(
-            images=np.concatenate([_as_images(part["data"]) for part in parts]),
-            labels=np.concatenate([part["fine_labels"] for part in parts]),
-            parents=np.concatenate([part["coarse_labels"] for part in parts]),
-            class_names=as_text(meta["fine_label_names"]),
-            parent_names=as_text(meta["coarse_label_names"]),
-        )
-        _check_labels(cifar)
-    except (KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{members.path} is not laid out as cifar-100-python ({error!r}): get it again") from error
+    meta, train, test = (_read_member(members, name) for name in ("meta", "train", "test"))
+    cifar = _Cifar100(
+        images=np.concatenate([_as_images(part, members) for part in (train, test)]),
+        labels=_both(train, test, "fine_labels", members),
+        parents=_both(train, test, "coarse_labels", members),
+        class_names=get_names(meta, "fine_label_names", f"{members.path}/meta"),
+        parent_names=get_names(meta, "coarse_label_names", f"{members.path}/meta"),
+    )
+    for labels, known in ((cifar.labels, cifar.class_names), (cifar.parents, cifar.parent_names)):
+        if len(labels) != len(cifar.images) or not ((labels >= 0) & (labels < len(known))).all():
+            raise DataError(
+                f"{members.path} is not laid out as cifar-100-python: {len(cifar.images)} images have {len(labels)} "
+                f"labels of {len(known)} names. Get it again"
+            )
     return cifar
 
 
-def _as_images(rows: np.ndarray) -> np.ndarray:
+def _as_images(part: dict[str, Any], members: Members) -> np.ndarray:
     """Rows of 3072 bytes, channels first -> (n, 32, 32, 3)."""
-    if rows.dtype != np.uint8:
-        raise ValueError(f"data is {rows.dtype}, not uint8")
-    return np.asarray(rows).reshape(-1, 3, _SIZE, _SIZE).transpose(0, 2, 3, 1)
+    rows = get_images(part, "data", str(members.path), (3 * _SIZE * _SIZE,))
+    return rows.reshape(-1, 3, _SIZE, _SIZE).transpose(0, 2, 3, 1)
 
 
-def _check_labels(cifar: _Cifar100) -> None:
-    for labels, names in ((cifar.labels, cifar.class_names), (cifar.parents, cifar.parent_names)):
-        if labels.shape != cifar.images.shape[:1] or labels.min() < 0 or labels.max() >= len(names):
-            raise ValueError(f"{len(cifar.images)} images with labels {labels.shape} of {len(names)} names")
+def _both(train: dict[str, Any], test: dict[str, Any], key: str, members: Members) -> np.ndarray:
+    return np.concatenate([get_numbers(part, key, str(members.path)) for part in (train, test)])
 
 
 def _read_member(members: Members, name: str) -> dict[str, Any]:

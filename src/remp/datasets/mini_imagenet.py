@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from remp.datasets.image_names import is_picture, last_parts
 from remp.datasets.raw import RawClass, RawSet, ReadOptions, check_counts, fixed_size, refuse_rotations
 from remp.datasets.safe_pickle import as_text, load_pickle
 from remp.datasets.split_lists import read_split_list
+from remp.datasets.unpickled import get_images, get_numbers
 from remp.errors import DataError
+from remp.strangers import border, listed
 
 _SIZE, _IMAGES_PER_CLASS = 84, 600
 
@@ -54,9 +57,10 @@ def _read_csv(members: Members, split: str) -> list[tuple[str, str]]:
             "val.csv and test.csv, or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl"
         )
     reader = csv.DictReader(io.StringIO(members.read(found[0]).decode("utf-8", errors="replace")))
-    rows = list(reader)
-    if not {"filename", "label"} <= set(reader.fieldnames or ()):
-        raise DataError(f"{members.path}/{found[0]} has columns {reader.fieldnames}, needed filename and label")
+    with border(f"{members.path}/{found[0]} is not CSV", "get it again"):
+        columns, rows = reader.fieldnames or (), list(reader)
+    if not {"filename", "label"} <= set(columns):
+        raise DataError(f"{members.path}/{found[0]} has columns {listed(list(columns))}, needed filename and label")
     return [(row["filename"], row["label"]) for row in rows]
 
 
@@ -66,25 +70,43 @@ def _read_cache(folder: Path, options: ReadOptions) -> RawSet:
     splits = {}
     for split, classes in read_split_list("mini-imagenet").items():
         path = folder / f"mini-imagenet-cache-{split}.pkl"
-        indices = load(path)["class_dict"]
-        counts = {name: len(indices.get(name, ())) for name in classes}
+        counts = {name: len(rows) for name, rows in load(path).rows_of(classes).items()}
         check_counts(counts, _IMAGES_PER_CLASS, str(path))
         splits[split] = {name: RawClass(counts[name], partial(_images_of, load, path, name)) for name in classes}
     return RawSet(splits, (size, size, 3), "miniImageNet, cache pickles")
 
 
-def _images_of(load: Callable[[Path], dict[str, Any]], path: Path, name: str) -> np.ndarray:
+def _images_of(load: Callable[[Path], "_Cache"], path: Path, name: str) -> np.ndarray:
     cache = load(path)
-    return cache["image_data"][cache["class_dict"][name]]
+    return cache.images[cache.rows_of([name])[name]]
 
 
-def _load_cache(path: Path) -> dict[str, Any]:
-    """image_data: uint8 (n, 84, 84, 3); class_dict: class -> its rows."""
+@dataclass(frozen=True)
+class _Cache:
+    """images: uint8 (n, 84, 84, 3). rows: class -> its rows, as they stand in the file."""
+
+    path: Path
+    images: np.ndarray
+    rows: dict[str, Any]
+
+    def rows_of(self, classes: list[str]) -> dict[str, np.ndarray]:
+        """Class -> its rows (k,), none if it is not there."""
+        found = {name: get_numbers({name: [], **self.rows}, name, str(self.path)) for name in classes}
+        for name, rows in found.items():
+            if len(rows) and not 0 <= rows.min() <= rows.max() < len(self.images):
+                raise DataError(
+                    f"{self.path} says that {name!r} has image {rows.max()}, but it has {len(self.images)} images: "
+                    "it is damaged, get it again"
+                )
+        return found
+
+
+def _load_cache(path: Path) -> _Cache:
     if not path.is_file():
         raise DataError(f"{path} is missing: mini-imagenet needs the cache pickles of train, val and test")
     with path.open("rb") as file:
         cache = as_text(load_pickle(file, str(path)))
-    images = cache.get("image_data") if isinstance(cache, dict) else None
-    if not isinstance(images, np.ndarray) or images.shape[1:] != (_SIZE, _SIZE, 3) or "class_dict" not in cache:
+    rows = as_text(cache.get("class_dict")) if isinstance(cache, dict) else None
+    if not isinstance(rows, dict):
         raise DataError(f"{path} is not a mini-imagenet cache: needed image_data (n, 84, 84, 3) and class_dict")
-    return {"image_data": np.asarray(images), "class_dict": as_text(cache["class_dict"])}
+    return _Cache(path, get_images(cache, "image_data", str(path), (_SIZE, _SIZE, 3)), rows)

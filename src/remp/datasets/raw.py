@@ -27,6 +27,11 @@ class RawSet:
     image_size: tuple[int, int, int]
     source: str
 
+    def __post_init__(self) -> None:
+        for split, classes in self.splits.items():
+            if not classes:
+                raise DataError(f"{self.source} has no classes for {split}: it is another data set or damaged")
+
 
 @dataclass(frozen=True)
 class ReadOptions:

@@ -11,6 +11,7 @@ from remp.datasets.decode import decode
 from remp.datasets.pickled_pngs import PickledPng, find_pickled_pngs
 from remp.datasets.raw import RawClass, RawSet, ReadOptions, refuse_rotations
 from remp.datasets.safe_pickle import as_text, load_pickle
+from remp.datasets.unpickled import get_names, get_numbers
 from remp.errors import DataError
 
 _SIZE = 84
@@ -31,27 +32,29 @@ def _read_split(folder: Path, split: str, size: int) -> dict[str, RawClass]:
     for path in (images_path, labels_path):
         if not path.is_file():
             raise DataError(f"{path} is missing: tiered-imagenet is {{train,val,test}}_images_png.pkl and *_labels.pkl")
-    labels, names = _read_labels(labels_path)
-    if len(names) != _N_CLASSES[split]:
+    labels, classes = _read_labels(labels_path)
+    if len(classes) != _N_CLASSES[split]:
         raise DataError(
-            f"{labels_path} names {len(names)} classes, needed {_N_CLASSES[split]}: wrong file, get it again"
+            f"{labels_path} names {len(classes)} classes, needed {_N_CLASSES[split]}: wrong file, get it again"
         )
+    if len(set(classes)) != len(classes) or not ((labels >= 0) & (labels < len(classes))).all():
+        raise DataError(f"{labels_path} has labels that are none of its classes: it is damaged, get it again")
     pictures = find_pickled_pngs(images_path)
     if len(pictures) != len(labels):
         raise DataError(f"{images_path} holds {len(pictures)} PNG pictures, {labels_path.name} {len(labels)} labels")
-    return {name: _raw_class(name, pictures, np.flatnonzero(labels == i), size) for i, name in enumerate(names)}
+    return {name: _raw_class(name, pictures, np.flatnonzero(labels == i), size) for i, name in enumerate(classes)}
 
 
 def _read_labels(path: Path) -> tuple[np.ndarray, list[str]]:
     """The class of each image (n,), and the names of the classes, made distinct."""
     with path.open("rb") as file:
         content = as_text(load_pickle(file, str(path)))
-    if not isinstance(content, dict) or not {"label_specific", "label_specific_str"} <= content.keys():
+    if not isinstance(content, dict):
         raise DataError(f"{path} is not a label file of tieredImageNet: needed label_specific and label_specific_str")
-    names = as_text(list(content["label_specific_str"]))
-    twice = {name for name, count in Counter(names).items() if count > 1}
-    distinct = [f"{name} ({i})" if name in twice else name for i, name in enumerate(names)]
-    return np.asarray(content["label_specific"]), distinct
+    given = get_names(content, "label_specific_str", str(path))
+    twice = {name for name, count in Counter(given).items() if count > 1}
+    distinct = [f"{name} ({i})" if name in twice else name for i, name in enumerate(given)]
+    return get_numbers(content, "label_specific", str(path)), distinct
 
 
 def _raw_class(name: str, pictures: list[PickledPng], rows: np.ndarray, size: int) -> RawClass:
