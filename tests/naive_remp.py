@@ -9,7 +9,8 @@ def naive_kappa(c, z, settings) -> float:
     if settings.similarity == "cosine":
         lengths = math.sqrt((c * c).sum()) * math.sqrt((z * z).sum())
         return settings.scale * float(c @ z) / lengths if lengths else 0.0
-    return -settings.scale * float(((c - z) ** 2).sum())
+    square = float(((c - z) ** 2).sum())
+    return -settings.scale * (math.sqrt(square) if settings.similarity == "plain-euclidean" else square)
 
 
 def naive_softmax(scores: list[float]) -> list[float]:

@@ -30,7 +30,10 @@ SWITCHES = [
         layers=3, repulsion=repulsion, row_norm=row_norm, similarity=similarity, residual=residual, scale=scale
     )
     for repulsion, row_norm, (similarity, scale), residual in itertools.product(
-        ("negative", "zero", "none"), ("absolute", "signed"), (("euclidean", 0.3), ("cosine", 3.0)), (True, False)
+        ("negative", "zero", "none"),
+        ("absolute", "signed"),
+        (("euclidean", 0.3), ("cosine", 3.0), ("plain-euclidean", 1.5)),
+        (True, False),
     )
 ]
 SWITCHES += [replace(SWITCHES[0], label_share=0.7), replace(SWITCHES[1], label_share=0.3, row_norm="signed")]

@@ -46,7 +46,8 @@ def vectors(images: Tensor) -> Tensor:
 def kappa(name: str, a: Tensor, b: Tensor) -> float:
     if name == "cosine":
         return float(a @ b / (a.norm() * b.norm()))
-    return -float(sum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+    square = float(sum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+    return -math.sqrt(square) if name == "plain-euclidean" else -square
 
 
 def mean_cross_entropy(rows: list[tuple[list[float], int]]) -> float:
@@ -76,8 +77,8 @@ def naive_local(batch: Episodes, metric: str, scale: float) -> float:
     return mean_cross_entropy(rows)
 
 
-@pytest.mark.parametrize("local_metric", ["euclidean", "cosine"])
-@pytest.mark.parametrize("global_metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("local_metric", ["euclidean", "plain-euclidean", "cosine"])
+@pytest.mark.parametrize("global_metric", ["cosine", "euclidean", "plain-euclidean"])
 def test_the_two_terms_are_those_of_the_paper_with_a_metric_each(global_metric, local_metric):
     method = make(
         train_layers=0, normalise=False, scale=0.7, similarity=local_metric, global_similarity=global_metric, alpha=0.3
@@ -214,7 +215,7 @@ def test_an_image_without_any_feature_does_not_spoil_the_gradient():
         ({"schedule": "globall"}, "schedule is 'globall'; choose from: cooperative, global-then-local, local, global"),
         ({"projection": "linear"}, "choose from: learned, residual, learned-1x1, residual-1x1, identity, absent"),
         ({"projection": "learned-1x1", "feature_shape": (256,)}, r"needs their \(width, height, breadth\)"),
-        ({"global_similarity": "dot"}, "choose from: euclidean, cosine"),
+        ({"global_similarity": "dot"}, "choose from: euclidean, plain-euclidean, cosine"),
         ({"repulsion": "neg"}, "choose from: negative, zero, none"),
         ({"projection": "learned"}, "needs feature_shape"),
         ({"n_classes": 5}, "needs feature_shape"),

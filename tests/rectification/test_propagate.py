@@ -57,7 +57,7 @@ CASES = [
         [("none", 1.0), ("l2", 0.3), ("power+centre", 1.0), ("power+l2+centre", 1.0)],
         ["negative", "zero", "none"],
         ["absolute", "signed"],
-        [("euclidean", 10.0), ("cosine", 8.0)],
+        [("euclidean", 10.0), ("cosine", 8.0), ("plain-euclidean", 5.0)],
         [True, False],
     )
 ]  # fmt: skip

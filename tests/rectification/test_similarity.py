@@ -17,7 +17,14 @@ def naive_distance(a: list[float], b: list[float]) -> float:
     return -sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize(("name", "naive"), [("cosine", naive_cosine), ("euclidean", naive_distance)])
+def naive_plain_distance(a: list[float], b: list[float]) -> float:
+    return -math.sqrt(-naive_distance(a, b))
+
+
+@pytest.mark.parametrize(
+    ("name", "naive"),
+    [("cosine", naive_cosine), ("euclidean", naive_distance), ("plain-euclidean", naive_plain_distance)],
+)
 def test_each_entry_is_the_similarity_of_its_pair(name, naive):
     a, b = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 6, 5)
     a[0, 0, 0] = 0
@@ -31,6 +38,17 @@ def test_a_vector_has_distance_zero_from_itself_and_cosine_one():
     a = torch.tensor([[3.0, 4.0], [1e-6, 0.0]])
     assert negative_squared_distance(a, a).diagonal().tolist() == [0, 0]
     torch.testing.assert_close(cosine(a, a).diagonal(), torch.ones(2))
+
+
+def test_a_distance_of_zero_has_a_finite_gradient():
+    a = torch.tensor([[3.0, 4.0], [1.0, 0.0]], requires_grad=True)
+    SIMILARITIES["plain-euclidean"](a, a.detach()).sum().backward()
+    assert a.grad.isfinite().all()
+
+
+def test_a_plain_distance_holds_where_its_square_does_not():
+    a, b = torch.tensor([[3e30, 0.0]]), torch.tensor([[0.0, 4e30], [0.0, 0.0]])
+    torch.testing.assert_close(SIMILARITIES["plain-euclidean"](a, b), torch.tensor([[-5e30, -3e30]]))
 
 
 def test_a_distance_is_never_positive():

@@ -1,6 +1,6 @@
 """BD-CSPN: bias diminishing and cosine-similarity prototypes."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -10,7 +10,9 @@ from remp.methods.base import Method
 from remp.methods.maths.bias_diminishing import Weighting, completed_weights, cosines, in_unshifted_items, shift_queries
 from remp.methods.maths.cl2n import cl2n_products
 from remp.methods.maths.item_space import squared_distances
-from remp.rectification.layer import Metric, check_choice
+from remp.rectification.layer import check_choice
+
+Metric = Literal["cosine", "euclidean"]
 
 
 class BDCSPN(Method):

@@ -35,7 +35,8 @@ class ReMP(Method):
     x + Wx, "identity", or "absent" (C ← AZ, no residual); "learned-1x1" and "residual-1x1" are 1 x 1 convolutions on
     the maps that a feature was flattened from, for features of many numbers. projection_rate: factor of its learning
     rate.
-    similarity, scale: κ of the local term and of the attention.
+    similarity, scale: κ of the local term and of the attention: "euclidean" is minus the squared distance,
+    "plain-euclidean" minus the distance itself, "cosine" the cosine of the angle.
     global_similarity, global_scale: κ of the global term. global_on_support: the global term on support too.
     repulsion, row_norm, threshold, step: see Rectification.
     """

@@ -14,7 +14,7 @@ from remp.methods.maths.batch_norm_hooks import batch_norms, changed_batch_norms
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.methods.shapes import vector_size
 from remp.rectification.rectify import class_means
-from remp.rectification.similarity import TINY, in_safe_range, negative_squared_distance, to_dtype
+from remp.rectification.similarity import negative_distance
 
 
 class TADAM(Method):
@@ -51,9 +51,7 @@ class TADAM(Method):
 
     def logits(self, episodes: Episodes) -> Tensor:
         prototypes = class_means(episodes.support, episodes.support_labels, episodes.n_way)
-        query, prototypes = in_safe_range(episodes.query, prototypes)
-        distance = (TINY - negative_squared_distance(query, prototypes)).sqrt()  # TINY: for the gradient at distance 0
-        return to_dtype(-self.metric_scale * distance, episodes.query.dtype)
+        return self.metric_scale * negative_distance(episodes.query, prototypes)
 
     def score(self, episodes: Episodes) -> Tensor:
         support = self.embed(episodes.support.flatten(0, 1)).unflatten(0, episodes.support.shape[:2])

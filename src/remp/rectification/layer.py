@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError
-from remp.rectification.similarity import unit
+from remp.rectification.similarity import negative_distance, unit
 
 Repulsion = Literal["negative", "zero", "none"]
 RowNorm = Literal["absolute", "signed"]
-Metric = Literal["euclidean", "cosine"]
+Metric = Literal["euclidean", "plain-euclidean", "cosine"]
 
 # Row sums are kept at least this far from zero: signed sums can vanish, and 0 < K + ΣP otherwise.
 SMALLEST_SUM = 1e-3
@@ -23,7 +23,8 @@ class Rectification:
 
     layers: L. repulsion: what an attention below β becomes: "negative" -min(P), "zero" 0, "none" leaves it.
     row_norm: rows of the attention are divided by the sum of "absolute" or "signed" values.
-    similarity and scale: κ of the attention, times `scale`.
+    similarity and scale: κ of the attention, times `scale`: minus the squared distance ("euclidean", as in most codes),
+    minus the distance itself ("plain-euclidean"), or "cosine".
     residual: C ← h(AZ) + C and Z ← h(Z) + Z (the paper); without it C ← AZ, and Z stays.
     threshold: β_l = threshold / (N (L - l)). step: share of the way from C to its update (1 in the paper).
     label_share: the support has at least this share of the weight of all items (0 in the paper: an item counts as one).
@@ -200,6 +201,8 @@ def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor
     """
     if settings.similarity == "cosine":
         return settings.scale * unit(prototypes) @ unit(items).transpose(-1, -2)
+    if settings.similarity == "plain-euclidean":
+        return settings.scale * negative_distance(prototypes, items)
     half_squares = prototypes.square().sum(-1, keepdim=True) / 2  # (E, N, 1)
     return 2 * settings.scale * (prototypes @ items.transpose(-1, -2) - half_squares)
 

@@ -25,6 +25,12 @@ def negative_squared_distance(a: Tensor, b: Tensor) -> Tensor:
     return to_dtype(negated.clamp(max=0), a.dtype)
 
 
+def negative_distance(a: Tensor, b: Tensor) -> Tensor:
+    """-‖a_i - b_j‖: the plain distance, not its square."""
+    dtype, (a, b) = a.dtype, in_safe_range(a, b)
+    return to_dtype(-(TINY - negative_squared_distance(a, b)).sqrt(), dtype)  # TINY: for the gradient at distance 0
+
+
 def nearness(a: Tensor, b: Tensor) -> Tensor:
     """‖a_i‖² - ‖a_i - b_j‖²: what a softmax over j sees of the distance, for one pass over `a` instead of two."""
     near = _nearness(_at_least_single(a), _at_least_single(b))
@@ -87,4 +93,4 @@ def _at_least_single(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-SIMILARITIES = {"cosine": cosine, "euclidean": negative_squared_distance}
+SIMILARITIES = {"cosine": cosine, "euclidean": negative_squared_distance, "plain-euclidean": negative_distance}
