@@ -28,7 +28,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid, NearestNeig
 from sklearn.semi_supervised import LabelSpreading
 
 from remp import ReMPClassifier, open_set
-from remp.backbones.pretrained import PRETRAINED
+from remp.backbones import PRETRAINED
 from remp.evaluation.statistics import mean_interval, paired_difference
 from remp.rectification.row_transform import fit_transform
 from remp.rectification.transform import FeatureTransform
@@ -194,7 +194,7 @@ def load_features(folder: Path, split: str) -> tuple[Features, np.ndarray]:
 @torch.inference_mode()
 def embedded(images: np.ndarray) -> np.ndarray:
     """uint8 (n, height, width, 3) -> float32 (n, 1280)"""
-    model = PRETRAINED["efficientnet-lite0"]()
+    model = PRETRAINED["efficientnet-lite0"](SIDE)
     parts = []
     for batch in torch.from_numpy(np.array(images)).split(64):
         large = F.interpolate(batch.permute(0, 3, 1, 2).float(), (SIDE, SIDE), mode="bicubic", antialias=True)

@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from label_tasks import Pictures, TrueTask, draw_task, load
 
-from remp.embedder import DEFAULT
 from remp.evaluation.statistics import Estimate, paired_difference
 from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
 from remp.labelling.tasks.task import LabellingTask
+from remp.models import DEFAULT_EMBEDDER
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--split", default="val")
     parser.add_argument("--tasks", type=int, default=60)
-    parser.add_argument("--backbone", default=DEFAULT)
+    parser.add_argument("--backbone", default=DEFAULT_EMBEDDER)
     parser.add_argument("--features", type=Path, required=True, help="folder that keeps the features of this backbone")
     arguments = parser.parse_args()
     pictures = load(arguments.split, arguments.backbone, arguments.features)

@@ -7,10 +7,10 @@ import numpy as np
 from label_accuracy import embedded
 
 from remp.datasets import open_prepared
-from remp.embedder import DEFAULT, find_embedder
 from remp.labelling.outcome import Labelling
 from remp.labelling.pipeline import label_rows
 from remp.labelling.tasks.task import LabellingTask
+from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.rows import ArrayRows
 
 
@@ -82,6 +82,6 @@ def load(split: str, backbone: str, folder: Path) -> Pictures:
     images, path = open_prepared("cifar-fs", split), folder / f"{split}.npy"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        embed = embedded if backbone == DEFAULT else find_embedder(backbone).embed
+        embed = embedded if backbone == DEFAULT_EMBEDDER else find_embedder(backbone).embed
         np.save(path, embed(images.images))
     return Pictures(np.load(path), np.asarray(images.labels))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from remp.augment import Normalisation
+from remp.backbones.embedding import Normalisation
 from remp.checkpoint import build_method, load_trained
 from remp.config import RunConfig, load_config, parse_overrides
 from remp.datasets import ImageSet, open_set

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from remp.augment import Normalisation
-from remp.embedder import Embedder
+from remp.backbones.embedding import Embedder, Normalisation
 from remp.labelling.tasks.task import LabellingTask
 
 SIDE = 128  # large, so that a batch is small

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from remp.augment import Normalisation
+from remp.backbones.embedding import Normalisation
 from remp.checkpoint import Trained, build_method
 from remp.config import make_config
 from remp.episodes import Protocol

@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from remp.augment import Normalisation
 from remp.backbones import BACKBONES, Backbone
+from remp.backbones.embedding import Normalisation
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.errors import CheckpointError, ConfigError

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from remp.embedder import find_embedder
 from remp.errors import ConfigError
 from remp.labelling.embedding.embed import Stage, embed_pictures
 from remp.labelling.options import LabelOptions
@@ -20,6 +19,7 @@ from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task
 from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask, checked
+from remp.models import find_embedder
 from remp.report.label.report import write_label_report
 from remp.rows import ArrayRows, Rows, Shard, current_shard
 

@@ -1,12 +1,20 @@
-"""Trained models that ship with the package, found by name."""
+"""Models by their name: trained methods, those that ship with the package, and what makes embeddings of images."""
 
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from remp.backbones import PRETRAINED
+from remp.backbones.embedding import Embedder, embedding_hash
+from remp.backbones.timm_models import TIMM, load_timm
 from remp.checkpoint import Trained, load_trained
-from remp.errors import CheckpointError
+from remp.errors import CheckpointError, ConfigError
+from remp.methods.base import Method
 
 FOLDER = Path(__file__).parent / "weights"
+DEFAULT_EMBEDDER = "efficientnet-lite0"
+SIDES = range(32, 1025)
 
 
 def shipped_models() -> dict[str, Path]:
@@ -32,3 +40,50 @@ def find_checkpoint(name: str | Path) -> Path:
 def load(name: str | Path, **settings: Any) -> Trained:
     """A trained method by file, run folder or shipped name; `settings` change it, e.g. layers=0."""
     return load_trained(find_checkpoint(name), settings)
+
+
+def find_embedder(name: str = DEFAULT_EMBEDDER, *, side: int | None = None) -> Embedder:
+    """The embedder of a pretrained backbone, of `timm:NAME`, or of a checkpoint of ours: a file, the folder of a run or
+    a shipped name. side: pixels of the images it is fed, if not those it is made for."""
+    if side is not None and side not in SIDES:
+        raise ConfigError(f"got a side of {side} pixels; needed {SIDES.start} … {SIDES.stop - 1}")
+    if name in PRETRAINED:
+        return PRETRAINED[name](side)
+    if name.startswith(TIMM):
+        return load_timm(name, side)
+    try:
+        path = find_checkpoint(name)
+    except CheckpointError as error:
+        raise ConfigError(
+            f"there is no backbone {name!r}: give {' or '.join(PRETRAINED)}, {TIMM}NAME, a .safetensors file of remp, "
+            f"the folder of a run, or a model that ships with remp: {', '.join(shipped_models()) or 'none'}"
+        ) from error
+    return _embedder_of(load_trained(path), name, side)
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether the name is for a checkpoint of ours rather than a backbone from elsewhere."""
+    return name not in PRETRAINED and not name.startswith(TIMM)
+
+
+def vector_method(trained: Trained) -> Method:
+    """What makes a vector of an image: the method, or its backbone alone where the method works on maps."""
+    return Method(trained.method.backbone) if trained.method.uses_maps else trained.method
+
+
+def _embedder_of(trained: Trained, name: str, side: int | None) -> Embedder:
+    height, width, channels = trained.image_size
+    if height != width or side not in (None, height):
+        raise ConfigError(f"{name} was trained on images of {height} x {width} pixels and takes no others")
+    method = vector_method(trained).eval()
+    with torch.inference_mode():
+        dim = method.embed(torch.zeros(1, channels, height, width)).shape[1]
+    return Embedder(
+        name=name,
+        hash=embedding_hash(trained.hash, height, trained.normalisation),
+        dim=dim,
+        side=height,
+        trained_on=trained.config.data,
+        network=method.embed,
+        normalisation=trained.normalisation,
+    )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from remp.backbones.dropblock import DropBlock
+from remp.backbones.resnet12 import DropBlock
 from remp.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.backbones import ResNet12
-from remp.backbones.dropblock import DropBlock
+from remp.backbones.resnet12 import DropBlock
 from remp.errors import ConfigError
 
 

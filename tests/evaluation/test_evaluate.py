@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from remp.augment import Normalisation
+from remp.backbones.embedding import Normalisation
 from remp.checkpoint import Trained, build_method
 from remp.config import make_config
 from remp.datasets.base import ImageSet

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from remp.backbones import Conv4
 from remp.backbones.base import Backbone
-from remp.backbones.dropblock import DropBlock
+from remp.backbones.resnet12 import DropBlock
 from remp.episodes import Episodes
 from remp.methods.maml import MAML
 from small_episodes import N_WAY, small_episodes

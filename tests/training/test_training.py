@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from remp.augment import Normalisation
+from remp.backbones.embedding import Normalisation
 from remp.checkpoint import build_method, load_trained, read_checkpoint
 from remp.config import make_config
 from remp.datasets import base

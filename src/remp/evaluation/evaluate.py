@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.augment import Normalisation
+from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_images
 from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
@@ -22,7 +22,6 @@ from remp.system.threads import on_all_cores
 
 EMBED_BATCH = 256
 SCORE_BYTES = 24 * 2**20  # what the items of the episodes that are scored at once, on one core, may take
-NO_TRANSFORM = FeatureTransform()
 
 
 def evaluate(
@@ -93,19 +92,12 @@ def embed(
 ) -> Tensor:
     """Features of all images: uint8 (n, height, width, channels) -> (n, …), in evaluation mode, without gradient."""
     device = _device(method)
-    features: Tensor | None = None
+
+    def prepare(part: np.ndarray) -> Tensor:
+        return normalisation(torch.from_numpy(np.array(part)).to(device))
+
     with _evaluating(method), progress("embedding", len(images), unit="images") as bar:
-        for start in range(0, len(images), EMBED_BATCH):
-            batch = torch.from_numpy(np.array(images[start : start + EMBED_BATCH])).to(device)
-            pixels = normalisation(batch)
-            views = [pixels, pixels.flip(3)] if transform.mirror else [pixels]
-            part = transform.features(*map(method.embed, views))
-            if features is None:
-                features = part.new_empty(len(images), *part.shape[1:])
-            features[start : start + len(batch)] = part
-            bar.advance(len(batch))
-    assert features is not None, "no images to embed"
-    return features
+        return embed_images(method.embed, prepare, images, batch=EMBED_BATCH, transform=transform, advance=bar.advance)
 
 
 def score_episodes(

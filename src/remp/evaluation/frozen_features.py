@@ -7,12 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remp.backbones.embedding import Embedder
 from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
-from remp.embedder import Embedder, vector_method
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import check_size, embed
 from remp.methods.base import Method
+from remp.models import vector_method
 from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress
 
@@ -107,12 +108,9 @@ def check_unseen(embedder: Embedder, images: ImageSet) -> None:
 
 def _embed(embedder: Embedder, images: ImageSet, numbers: np.ndarray, transform: FeatureTransform) -> Tensor:
     """(len(numbers), dim)"""
-    features = torch.empty(len(numbers), embedder.dim)
+    parts = []
     with progress("embedding", len(numbers), unit="images") as bar:
         for start in range(0, len(numbers), PART):
-            part = np.asarray(images.images[numbers[start : start + PART]])
-            views = [part, part[:, :, ::-1]] if transform.mirror else [part]
-            embedded = transform.features(*(torch.from_numpy(embedder.embed(view)) for view in views))
-            features[start : start + len(part)] = embedded
-            bar.advance(len(part))
-    return features
+            parts.append(embedder.embed(images.images[numbers[start : start + PART]], transform))
+            bar.advance(len(parts[-1]))
+    return torch.from_numpy(np.concatenate(parts))

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from remp.embedder import DEFAULT, Embedder
+from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError
 from remp.labelling.output.class_folders import Way
+from remp.models import DEFAULT_EMBEDDER
 from remp.rectification.propagate import Propagation
 
 
@@ -16,7 +17,7 @@ class LabelOptions:
     n_next: how many items to propose for labelling. class_folders: copy the pictures, or link to them, class by class.
     """
 
-    backbone: str | Embedder = DEFAULT
+    backbone: str | Embedder = DEFAULT_EMBEDDER
     side: int | None = None
     reject: float | None = None
     unknown: bool = True

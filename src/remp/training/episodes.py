@@ -4,10 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.augment import Normalisation, random_resized_crop
+from remp.backbones.embedding import Normalisation
 from remp.config import RunConfig
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler
+from remp.training.augment import random_resized_crop
 
 
 class TrainingEpisodes:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.augment import Normalisation
+from remp.backbones.embedding import Normalisation
 from remp.checkpoint import build_method, read_checkpoint, take_weights, write_checkpoint
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet

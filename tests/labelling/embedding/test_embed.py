@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from embedding_cases import SIDE, colours, mean_colour_embedder, task_of, write_pictures
-from remp.embedder import BATCH_PIXELS
+from remp.backbones.embedding import BATCH_PIXELS
 from remp.labelling.embedding.embed import embed_pictures
 
 BATCH = BATCH_PIXELS // SIDE**2

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from remp.embedder import Embedder
+from remp.backbones.embedding import Embedder
 from remp.labelling.embedding.cache import EmbeddingCache, KnownFiles, identity
 from remp.labelling.embedding.pictures import Picture, read_picture
 from remp.labelling.tasks.task import LabellingTask

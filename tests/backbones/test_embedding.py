@@ -10,10 +10,9 @@ from PIL import Image
 from torch import nn
 
 from remp.backbones.efficientnet_lite0 import PACKAGE
-from remp.embedder import find_embedder
 from remp.errors import CheckpointError, ConfigError
 from remp.evaluation.evaluate import embed
-from remp.models import load
+from remp.models import find_embedder, load
 
 
 def images(n: int, height: int, width: int, channels: int = 3) -> np.ndarray:

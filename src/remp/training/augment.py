@@ -1,26 +1,9 @@
-"""Images to network input: uint8 batches become normalised floats, in training with random crops and flips."""
-
-from dataclasses import dataclass
+"""Training images at random: crops of different sizes and places, half of them mirrored."""
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-
-@dataclass(frozen=True)
-class Normalisation:
-    """Pixel mean and standard deviation per channel, in [0, 1], of the training images."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """uint8 (n, height, width, channels) -> float32 (n, channels, height, width), channels last in memory."""
-        # One multiplication and one addition: (x / 255 - mean) / std.
-        scale = 1 / (255 * torch.tensor(self.std, device=images.device))
-        shift = -torch.tensor(self.mean, device=images.device) / torch.tensor(self.std, device=images.device)
-        return torch.addcmul(shift, images.to(torch.float32), scale).permute(0, 3, 1, 2)
 
 
 def random_resized_crop(

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from remp.augment import Normalisation, random_resized_crop
+from remp.backbones.embedding import Normalisation
+from remp.training.augment import random_resized_crop
 
 SIDE = 32
 

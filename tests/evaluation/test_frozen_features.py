@@ -7,10 +7,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from remp.augment import Normalisation
 from remp.backbones.efficientnet_lite0 import PACKAGE
+from remp.backbones.embedding import Embedder, Normalisation
 from remp.cli import app
-from remp.embedder import Embedder
 from remp.errors import ConfigError
 from remp.evaluation.frozen_features import pretrained_features
 
