@@ -39,6 +39,7 @@ ORDER = [
     "report",
     "label_files",
     "demo",
+    "reproduce",
     "studio",
     "cli",
     "__main__",

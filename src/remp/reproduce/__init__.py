@@ -1,0 +1,180 @@
+"""Repeat the paper's tables and figures: train what is missing, score all rows on the same episodes, write it down."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from remp.checks import nearest
+from remp.datasets import open_set
+from remp.episodes import Protocol
+from remp.errors import ConfigError, RempError
+from remp.evaluation.evaluate import evaluate
+from remp.models import load
+from remp.reproduce.manifest import Axis, Item, Manifest, Row, read_manifest
+from remp.reproduce.scoring import CHECKED, Cell, score_cell
+from remp.reproduce.tables import overview, read_results, write_results
+from remp.reproduce.trainings import Run, plan_run, train_missing
+from remp.system.atomic import write_atomically
+
+MANIFEST = Path("results/manifest.yaml")
+# Mean accuracies of the first episodes may differ by this much, in points, between machines whose arithmetic differs.
+DRIFT = 0.05
+
+
+def reproduce(
+    names: Sequence[str],
+    *,
+    manifest: str | Path = MANIFEST,
+    scale: float = 1.0,
+    seeds: int | None = None,
+    workers: int = 2,
+    data: str | None = None,
+    runs: str | Path = "runs/reproduce",
+    out: str | Path | None = None,
+    train: bool = True,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Make tables and figures of the manifest; return the folder with one folder per item.
+
+    Parameters
+    ----------
+    names : names of items, or "all".
+    manifest : the list of all trainings and rows, results/manifest.yaml of the repository.
+    scale : share of each training's episodes; below 1, results go to the folder of the runs, not to results/.
+    seeds : trainings of each row; default what the item says.
+    workers : trainings that run at the same time, one thread each.
+    data : a prepared data set to use in place of each item's own.
+    train : whether missing trainings are made; if not, their cells stay empty.
+    """
+    book = read_manifest(Path(manifest))
+    chosen = _chosen(book, names)
+    runs = Path(runs)
+    changed = scale != 1 or data is not None
+    folder = Path(out) if out else runs / f"results-x{scale:g}" if changed else book.root / "results"
+    plans = {name: _plan(book, book.items[name], seeds, runs=runs, scale=scale, data=data) for name in chosen}
+    if train:
+        everything = [run for plan in plans.values() for many in plan.values() for run in many]
+        train_missing(everything, workers, say)
+    for name in chosen:
+        item = book.items[name]
+        n_episodes = max(20, round(item.episodes * min(scale, 1.0)))
+        cells = []
+        for row, n_shot, axis, x in places(item):
+            many = plans[name].get(row.training_for(n_shot, x), [])
+            cell = score_cell(item, row, n_shot, axis, x, many, n_episodes, data)
+            cells.append(cell)
+            found = f"{cell.percent:.2f} ± {cell.half_width:.2f} %" if cell.status == "done" else cell.status
+            say(f"{name}: {cell.key}: {found}")
+        write_results(folder / name, name, item, cells, f"remp reproduce {name}")
+        _draw(folder / name, item, cells, plans[name], data, say)
+    write_atomically(folder / "README.md", overview(book, folder).encode())
+    return folder
+
+
+def places(item: Item) -> list[tuple[Row, int, Axis | None, Any]]:
+    """Every cell of an item: row, number of shots, and the place on an x axis."""
+    along: list[tuple[Axis | None, Any]] = [(axis, x) for axis in item.axes for x in axis.values] or [(None, None)]
+    return [
+        (row, n_shot, axis, x)
+        for axis, x in along
+        for row in item.rows
+        for n_shot in item.shots
+        if row.training_for(n_shot, x)
+    ]
+
+
+def check(*, manifest: str | Path = MANIFEST, say: Callable[[str], None] = print) -> int:
+    """Score the beginning of the episodes again with the checkpoints in the repository; return how many were scored.
+
+    Raises RempError if one differs from what results.json says.
+    """
+    book = read_manifest(Path(manifest))
+    drifted, n_checked = [], 0
+    for name, item in book.items.items():
+        found = read_results(book.root / "results" / name)
+        for cell in found["cells"] if found else []:
+            if cell["status"] != "done" or cell["method"] or ("x" in cell and cell["x_of"] not in ("layers",)):
+                continue
+            for training, expected in zip(cell["trainings"], cell["first_episodes"], strict=True):
+                path = book.root / "results" / "checkpoints" / f"{training}.safetensors"
+                if not path.is_file():
+                    continue
+                images = open_set(item.data, "test")
+                protocol = Protocol(item.n_way, cell["n_shot"], item.n_query)
+                n_episodes = min(CHECKED, cell["n_episodes"])
+                trained = load(path, **cell["settings"])
+                result = evaluate(
+                    trained, images, protocol, n_episodes=n_episodes, seed=item.seed, transform=cell["transform"]
+                )
+                now = 100 * float(result.accuracies.mean())
+                n_checked += 1
+                what = f"{name}: {cell['row']}, {cell['n_shot']}-shot, {training}"
+                say(f"{what}: {now:.3f} (published {expected:.3f})")
+                if abs(now - expected) > DRIFT:
+                    drifted.append(f"{what} is {now:.3f}, published was {expected:.3f}")
+    if drifted:
+        raise RempError(f"{len(drifted)} of {n_checked} rows have drifted: " + "; ".join(drifted))
+    return n_checked
+
+
+def listing(*, manifest: str | Path = MANIFEST, runs: str | Path = "runs/reproduce") -> list[dict[str, Any]]:
+    """Every item with its trainings, how many are done, and the minutes of the rest on one core."""
+    book = read_manifest(Path(manifest))
+    found = []
+    for name, item in book.items.items():
+        plan = [run for many in _plan(book, item, None, runs=Path(runs)).values() for run in many]
+        missing = [run for run in plan if run.checkpoint is None]
+        minutes = sum(book.trainings[_base(run)].minutes or 0 for run in missing)
+        found.append(
+            {"item": name, "title": item.title, "trainings": len(plan), "missing": len(missing), "minutes": minutes}
+        )
+    return found
+
+
+def _base(run: Run) -> str:
+    return run.name.partition("-seed")[0]
+
+
+def _chosen(book: Manifest, names: Sequence[str]) -> list[str]:
+    if list(names) == ["all"]:
+        return list(book.items)
+    if not names:
+        raise ConfigError(f"which item? Give one or more of: all, check, {', '.join(book.items)}")
+    for name in names:
+        if name not in book.items:
+            raise ConfigError(f"there is no item {name!r}; {nearest(name, book.items)}")
+    return list(names)
+
+
+def _plan(
+    book: Manifest, item: Item, seeds: int | None, *, runs: Path, scale: float = 1.0, data: str | None = None
+) -> dict[str, list[Run]]:
+    """Name of each training of an item -> its runs, one for each seed."""
+    count = seeds or item.seeds
+    return {
+        name: [plan_run(book, name, runs=runs, scale=scale, seed=seed, data=data) for seed in range(count)]
+        for name in book.needed(item)
+    }
+
+
+def _draw(
+    folder: Path,
+    item: Item,
+    cells: list[Cell],
+    plan: dict[str, list[Run]],
+    data: str | None,
+    say: Callable[[str], None],
+) -> None:
+    """The figure as PNG and SVG, if there is anything to draw."""
+    from remp.reproduce.figures import draw
+
+    try:
+        drawn = draw(item, cells, plan, data)
+    except RempError as error:
+        say(f"no figure for {item.title}: {error}")
+        return
+    for suffix, content in drawn.items():
+        write_atomically(folder / f"figure.{suffix}", content)
+
+
+__all__ = ["Cell", "check", "listing", "read_manifest", "reproduce"]

@@ -1,0 +1,168 @@
+"""results.json and a Markdown table for each item, and one page of all: what was run, what was not, and the gaps."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remp.reproduce.manifest import Item, Manifest
+from remp.reproduce.scoring import Cell, as_json
+from remp.system.atomic import write_atomically
+
+MINUS = "−"
+
+
+def write_results(folder: Path, name: str, item: Item, cells: Sequence[Cell], command: str) -> None:
+    """results.json, accuracies.npz (every episode of every cell) and table.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"item": name, "title": item.title, "command": command, "cells": as_json(list(cells))}
+    write_atomically(folder / "results.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+    arrays: dict[str, Any] = {cell.key: cell.accuracies.astype(np.float32) for cell in cells if cell.status == "done"}
+    with (folder / "accuracies.npz").open("wb") as file:
+        np.savez_compressed(file, **arrays)
+    write_atomically(folder / "table.md", (table_text(name, item, content) + "\n").encode())
+
+
+def read_results(folder: Path) -> dict[str, Any] | None:
+    """What an earlier call wrote, or None."""
+    path = folder / "results.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def table_text(name: str, item: Item, content: Mapping[str, Any]) -> str:
+    """The item as Markdown: one line per cell, with all that it depends on."""
+    head: tuple[str, ...] = (
+        "row",
+        "shots",
+        "paper",
+        "ours ± 95 %",
+        "gap",
+        "n",
+        "transform",
+        "training",
+        "checkpoint",
+        "minutes",
+    )
+    if item.axes:
+        head = ("row", "at", *head[1:])
+    lines = [
+        f"# {item.title}",
+        "",
+        f"{item.of_the_paper}. {item.n_way}-way, {item.n_query} queries per class, test classes of {item.data}; "
+        f"episodes drawn from seed {item.seed}.",
+        "",
+        f"    {content['command']}",
+        "",
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+        *("| " + " | ".join(_columns(cell, bool(item.axes))) + " |" for cell in content["cells"]),
+        "",
+        *(f"- {note}" for note in [*item.notes, *_common_notes(content["cells"])]),
+    ]
+    return "\n".join(lines).rstrip()
+
+
+def _columns(cell: Mapping[str, Any], has_axis: bool) -> list[str]:
+    done = cell["status"] == "done"
+    at = [f"{cell['x_of']} = {cell['x']}"] if has_axis and "x" in cell else ["" for _ in range(has_axis)]
+    hashes = ", ".join(digest[:12] for digest in cell.get("checkpoint_hashes", []))
+    minutes = ", ".join(f"{m:.0f}" for m in cell["minutes"] if m is not None)
+    settings = ", ".join(f"{key}: {value}" for key, value in cell["settings"].items())
+    return [
+        cell["row"] + (f" ({settings})" if settings else ""),
+        *at,
+        str(cell["n_shot"]),
+        "" if cell["paper"] is None else f"{cell['paper']:.2f}",
+        f"{cell['mean']:.2f} ± {cell['half_width_95']:.2f}" if done else f"**{cell['status']}**",
+        _signed(cell.get("gap")),
+        str(cell["n_episodes"]) if done else "",
+        cell["transform"],
+        ", ".join(cell["trainings"]),
+        f"`{hashes}`" if hashes else "",
+        minutes,
+    ]
+
+
+def _signed(gap: float | None) -> str:
+    """A gap in points; one below zero is bold: there the paper's figure was not reached."""
+    if gap is None:
+        return ""
+    return f"+{gap:.2f}" if gap >= 0 else f"**{MINUS}{-gap:.2f}**"
+
+
+def _common_notes(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    notes = []
+    hashes = {
+        (cell["n_shot"], cell["episode_hash"][:16]) for cell in cells if "episode_hash" in cell and "x" not in cell
+    }
+    if hashes:
+        notes.append("Episode hashes: " + ", ".join(f"{shot}-shot `{digest}`" for shot, digest in sorted(hashes)) + ".")
+    if any(len(cell.get("of_seeds", [])) > 1 for cell in cells):
+        notes.append("Rows of several seeds: mean over the trainings, interval over the trainings (Student's t).")
+    for note in dict.fromkeys(cell["note"] for cell in cells if cell["note"]):
+        notes.append(note)
+    return notes
+
+
+def overview(manifest: Manifest, folder: Path) -> str:
+    """results/README.md: every item with what was run, and what the rest costs."""
+    lines = [
+        "# Results",
+        "",
+        "Written by `remp reproduce`; one folder per table or figure, with `table.md`, `results.json`, every episode's",
+        "accuracy (`accuracies.npz`) and the figure. A cell without a run says so. Gaps are ours minus the paper's.",
+        "",
+        "| item | of the paper | cells done | not run | command | cost of the rest |",
+        "|---|---|---|---|---|---|",
+    ]
+    details = []
+    for name, item in manifest.items.items():
+        found = read_results(folder / name)
+        cells = found["cells"] if found else []
+        done = sum(cell["status"] == "done" for cell in cells)
+        rest = [cell for cell in cells if cell["status"] != "done"]
+        minutes = _minutes_of(manifest, item, rest if found else None)
+        link = f"[{name}]({name}/table.md)" if found else name
+        lines.append(
+            f"| {link} | {item.of_the_paper} | {done if found else 0} | {len(rest) if found else 'all'} "
+            f"| `remp reproduce {name}` | {f'about {minutes:.0f} min on one core' if minutes else ''} |"
+        )
+        if found and done:
+            details += _summary(name, item, cells, folder)
+    return "\n".join([*lines, *details]).rstrip() + "\n"
+
+
+def _minutes_of(manifest: Manifest, item: Item, rest: list[dict[str, Any]] | None) -> float:
+    """Minutes of the trainings that are missing."""
+    if rest is None:
+        names = set(manifest.needed(item))
+    else:
+        names = {name for cell in rest for name in cell["trainings"]}
+    return sum(manifest.trainings[name].minutes or 0 for name in names if name in manifest.trainings)
+
+
+def _summary(name: str, item: Item, cells: list[dict[str, Any]], folder: Path) -> list[str]:
+    lines = ["", f"## {item.title}", ""]
+    if (folder / name / "figure.png").is_file():
+        lines += [f"![{item.title}]({name}/figure.png)", ""]
+    if not item.axes and item.show == "table":
+        shots = item.shots
+        lines += ["| row | " + " | ".join(f"{n}-shot (paper)" for n in shots) + " |", "|---|" + "---|" * len(shots)]
+        for row in dict.fromkeys((cell["row"], cell["transform"]) for cell in cells):
+            parts = []
+            for n_shot in shots:
+                cell = next((c for c in cells if (c["row"], c["transform"]) == row and c["n_shot"] == n_shot), None)
+                parts.append(_short(cell))
+            lines.append(f"| {row[0]} | " + " | ".join(parts) + " |")
+    return lines
+
+
+def _short(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return ""
+    paper = f" ({cell['paper']:.2f})" if cell["paper"] is not None else ""
+    if cell["status"] != "done":
+        return f"**{cell['status']}**{paper}"
+    return f"{cell['mean']:.2f} ± {cell['half_width_95']:.2f}{paper}"

@@ -1,0 +1,261 @@
+"""Tables and figures from a manifest: what is missing is trained, what is done is kept, nothing is made up."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from remp import reproduce as package
+from remp.errors import ConfigError, RempError
+from remp.reproduce.manifest import read_manifest
+from remp.reproduce.trainings import plan_run
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def book(tmp_path, tiny, prepared):
+    """A repository in small: two configurations, a table and a curve."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "results").mkdir()
+    for method in ("remp", "protonet"):
+        (tmp_path / "configs" / f"{method}.yaml").write_text(yaml.safe_dump(tiny(method=method)))
+    content = {
+        "trainings": {
+            "first": {"config": "configs/remp.yaml", "minutes": 1},
+            "second": {"config": "configs/protonet.yaml", "after": "first"},
+            "wild": {"config": "configs/remp.yaml", "change": {"learning_rate": 1e30}},
+        },
+        "items": {
+            "table": {
+                "title": "A table",
+                "of_the_paper": "Table 1",
+                "show": "table",
+                "data": "toy",
+                "n_way": 3,
+                "n_query": 4,
+                "episodes": 30,
+                "rows": [
+                    {"name": "ReMP", "training": "first", "settings": {"layers": 2}, "paper": {1: 55.5}},
+                    {"name": "ProtoNet", "training": {1: "second"}},
+                    {"name": "PT-MAP", "training": "first", "method": "pt-map"},
+                ],
+            },
+            "curve": {
+                "title": "A curve",
+                "of_the_paper": "Figure 1",
+                "show": "curve",
+                "data": "toy",
+                "n_way": 3,
+                "n_query": 4,
+                "shots": [1],
+                "episodes": 20,
+                "rows": [{"name": "ReMP", "training": "first"}],
+                "axes": [{"of": "setting", "name": "layers", "label": "layers", "values": [0, 3]}],
+            },
+            "wild": {
+                "title": "Too fast",
+                "of_the_paper": "none",
+                "show": "table",
+                "data": "toy",
+                "n_way": 3,
+                "shots": [1],
+                "rows": [{"name": "ReMP", "training": "wild"}],
+            },
+        },
+    }
+    path = tmp_path / "results" / "manifest.yaml"
+    path.write_text(yaml.safe_dump(content, allow_unicode=True))
+    return path
+
+
+class InThisProcess:
+    """Stands in for the process of a training: it is over when it has begun."""
+
+    def __init__(self, run):
+        from remp.cli import app
+
+        self.returncode = 0
+        run.log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            app(run.command(), standalone_mode=False)
+        except RempError as error:
+            run.log.write_text(str(error))
+            self.returncode = 1
+
+    def poll(self):
+        return self.returncode
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Trainings without a process each, which takes seconds to start."""
+    monkeypatch.setattr("remp.reproduce.trainings._start", InThisProcess)
+
+
+@pytest.fixture
+def run(book, tmp_path):
+    lines: list[str] = []
+
+    def run(*names, **more):
+        return package.reproduce(names, manifest=book, runs=tmp_path / "runs", say=lines.append, **more)
+
+    run.lines = lines
+    return run
+
+
+def test_a_table_is_trained_in_processes_scored_written_and_drawn(run, tmp_path):
+    folder = run("table", "curve")
+    cells = {(c["row"], c["n_shot"]): c for c in json.loads((folder / "table" / "results.json").read_text())["cells"]}
+    assert set(cells) == {("ReMP", 1), ("ReMP", 5), ("ProtoNet", 1), ("PT-MAP", 1), ("PT-MAP", 5)}
+    cell = cells["ReMP", 1]
+    assert cell["gap"] == pytest.approx(cell["mean"] - 55.5, abs=1e-3)
+    every = np.load(folder / "table" / "accuracies.npz")["ReMP 1-shot"]
+    assert (len(every), 100 * every.mean()) == (30, pytest.approx(cell["mean"], abs=1e-3))
+    text = (folder / "table" / "table.md").read_text()
+    assert f"{cell['mean']:.2f} ± {cell['half_width_95']:.2f}" in text
+    assert "| 55.50 |" in text
+    for name in ("table", "curve"):
+        assert (folder / name / "figure.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (folder / name / "figure.svg").read_bytes()
+    assert "[table](table/table.md)" in (folder / "README.md").read_text()
+
+
+def test_the_same_number_comes_from_evaluate(run, quick, tmp_path):
+    """The cell of a row is what `remp evaluate` gives for its checkpoint, settings and episodes."""
+    import remp
+
+    folder = run("table")
+    cell = json.loads((folder / "table" / "results.json").read_text())["cells"][0]
+    trained = remp.load(tmp_path / "runs" / "first", layers=2)
+    result = remp.evaluate(
+        trained, remp.open_set("toy", "test"), remp.Protocol(3, 1, 4), n_episodes=30, seed=2021, transform="none"
+    )
+    assert cell["mean"] == pytest.approx(100 * result.accuracies.mean(), abs=1e-3)
+    assert cell["checkpoint_hashes"] == [trained.hash]
+    assert cell["episode_hash"] == result.episode_hash
+
+
+def test_what_is_done_is_not_trained_again(run, quick, tmp_path):
+    run("table")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/last.safetensors")}
+    run.lines.clear()
+    run("table")
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert not [line for line in run.lines if "started" in line or "continued" in line]
+
+
+def test_a_training_that_was_interrupted_goes_on(run, quick, book, tmp_path, tiny):
+    """Here one that was killed before its first checkpoint: it has settings and no weights."""
+    first = plan_run(read_manifest(book), "first", runs=tmp_path / "runs")
+    assert (first.checkpoint, first.command()[0], "--resume" in first.command()) == (None, "train", False)
+    first.folder.mkdir(parents=True)
+    (first.folder / "config.yaml").write_text(first.config.yaml())
+    assert first.command() == ["train", "--resume", str(first.folder)]
+    run("curve")
+    assert (first.done, first.checkpoint) == (12, first.folder / "best.safetensors")
+    assert "resumed" in (first.folder / "log.jsonl").read_text()
+
+
+def test_a_training_starts_from_the_one_before_it(run, quick, tmp_path):
+    run("table")
+    assert "start_from" in (config := yaml.safe_load((tmp_path / "runs" / "second" / "config.yaml").read_text()))
+    assert config["start_from"] == str(tmp_path / "runs" / "first")
+
+
+def test_without_training_the_cells_are_empty_and_say_so(run):
+    folder = run("table", train=False)
+    cells = json.loads((folder / "table" / "results.json").read_text())["cells"]
+    assert {cell["status"] for cell in cells} == {"not run"}
+    assert "mean" not in cells[0]
+    assert "**not run**" in (folder / "table" / "table.md").read_text()
+    assert not (folder / "table" / "figure.png").exists()
+
+
+def test_a_run_that_diverges_is_marked_and_stops_nothing(run, quick):
+    folder = run("wild", "curve")
+    assert json.loads((folder / "wild" / "results.json").read_text())["cells"][0]["status"] == "diverged"
+    assert json.loads((folder / "curve" / "results.json").read_text())["cells"][0]["status"] == "done"
+
+
+def test_a_scaled_run_never_touches_the_published_results(run, quick, tmp_path):
+    folder = run("table", scale=0.5, seeds=2)
+    assert folder == tmp_path / "runs" / "results-x0.5"
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["manifest.yaml"]
+    cell = json.loads((folder / "table" / "results.json").read_text())["cells"][0]
+    assert cell["trainings"] == ["first-x0.5", "first-seed1-x0.5"]
+    assert cell["mean"] == pytest.approx(np.mean(cell["of_seeds"]), abs=1e-3)
+    assert yaml.safe_load((tmp_path / "runs" / "first-x0.5" / "config.yaml").read_text())["episodes"] == 6
+
+
+def test_check_scores_shipped_checkpoints_again_and_fails_on_drift(run, quick, book, tmp_path):
+    folder = run("table")
+    kept = tmp_path / "results" / "checkpoints" / "first.safetensors"
+    kept.parent.mkdir()
+    kept.write_bytes((tmp_path / "runs" / "first" / "best.safetensors").read_bytes())
+    assert package.check(manifest=book, say=lambda line: None) == 2  # 1 and 5 shots of the one row that is shipped
+    path = folder / "table" / "results.json"
+    content = json.loads(path.read_text())
+    content["cells"][0]["first_episodes"][0] += 0.2
+    path.write_text(json.dumps(content))
+    with pytest.raises(RempError, match=r"1 of 2 rows have drifted: table: ReMP, 1-shot, first is"):
+        package.check(manifest=book, say=lambda line: None)
+
+
+def test_an_unknown_item_is_named_with_the_nearest(run):
+    with pytest.raises(ConfigError, match=r"there is no item 'tabel'.*'table'"):
+        run("tabel")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("trainings: {}\nitems: 3\n", "items"),
+        ("- a\n", "holds list"),
+        ("trainings: {a: {config: c.yaml, minute: 3}}\nitems: {}\n", "trainings.a.minute"),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path, content, message):
+    (tmp_path / "manifest.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        read_manifest(tmp_path / "manifest.yaml")
+
+
+def test_every_configuration_of_the_manifest_loads_and_every_training_is_used():
+    manifest = read_manifest(ROOT / "results" / "manifest.yaml")
+    used = {name for item in manifest.items.values() for name in manifest.needed(item)}
+    assert used == set(manifest.trainings)
+    for name in manifest.trainings:
+        plan_run(manifest, name, runs=Path("runs"))
+
+
+@pytest.mark.slow
+def test_everything_of_the_manifest_runs_through_on_glyphs(tmp_path):
+    """`remp reproduce all --scale 0.01` on drawn characters: every method trains, every table and figure is made."""
+    command = [
+        "reproduce",
+        "all",
+        "--scale",
+        "0.001",
+        "--seeds",
+        "1",
+        "--data",
+        "glyphs",
+        "--runs",
+        str(tmp_path / "runs"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "remp", *command, "--manifest", str(ROOT / "results" / "manifest.yaml")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    folder = tmp_path / "runs" / "results-x0.001"
+    for name in read_manifest(ROOT / "results" / "manifest.yaml").items:
+        statuses = {cell["status"] for cell in json.loads((folder / name / "results.json").read_text())["cells"]}
+        assert statuses <= {"done"}, (name, statuses)
+        assert (folder / name / "figure.svg").is_file()
