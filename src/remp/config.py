@@ -59,7 +59,7 @@ class RunConfig(BaseModel):
         "best", description="weights to keep: best on validation classes, or the last"
     )
     checkpoint_every: int = Field(500, ge=1, description="episodes between checkpoints to resume from")
-    transform: str = Field("none", description="feature transform of evaluation: parts of mirror+power+l2+centre")
+    transform: str = Field("none", description="feature transform of evaluation: parts of mirror+zoom+power+l2+centre")
     precision: Literal["32-true", "16-mixed", "bf16-mixed"] = Field("32-true", description="bf16 only where it works")
     start_from: str | None = Field(None, description="checkpoint whose weights the training starts from")
     seed: int = Field(0, ge=0, lt=2**63)

@@ -81,7 +81,7 @@ def test_evaluate_takes_distributions_shots_transforms_and_settings_of_the_metho
     printed = call("evaluate", run, "--n-way", 3, "--n-query", 4, "--n-episodes", 3, *options, "--out", "r.json")
     saved = json.loads((tmp_path / "r.json").read_text())
     assert (saved["distribution"], saved["n_shot"], saved["settings"]["layers"]) == ("dirichlet:2", [1, 2, 3], 2)
-    assert "transductive; transform: mirror+power+l2+centre" in printed
+    assert "transductive; transform: mirror+zoom+power+l2+centre" in printed
 
 
 def test_an_episode_file_gives_the_same_numbers_as_its_seed(run, tmp_path):

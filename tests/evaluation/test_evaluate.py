@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from remp.backbones.embedding import Normalisation
 from remp.checkpoint import Trained, build_method
@@ -120,6 +121,31 @@ def test_mirror_averages_the_embeddings_of_an_image_and_its_mirror(trained, test
     torch.testing.assert_close(actual, (plain + mirrored) / 2)
 
 
+def test_zoom_averages_the_embeddings_of_an_image_and_of_its_enlarged_middle(trained, test_images):
+    """The middle enlarged by Pillow, which is another code for the same bilinear scaling."""
+    plain = embed(trained.method, test_images.images, NORMALISATION)
+    side = test_images.image_size[0]
+    middle = round(0.85 * side)
+    start = (side - middle) // 2
+    parts = test_images.images[:, start : start + middle, start : start + middle].astype(np.float32)
+    enlarged = np.stack(
+        [
+            np.stack(
+                [
+                    np.asarray(Image.fromarray(c).resize((side, side), Image.Resampling.BILINEAR))
+                    for c in image.transpose(2, 0, 1)
+                ],
+                axis=-1,
+            )
+            for image in parts
+        ]
+    )
+    with torch.inference_mode():
+        zoomed = trained.method.eval().embed(NORMALISATION(torch.from_numpy(enlarged)))
+    actual = embed(trained.method, test_images.images, NORMALISATION, FeatureTransform.parse("zoom"))
+    torch.testing.assert_close(actual, (plain + zoomed) / 2, atol=1e-3, rtol=1e-3)
+
+
 def test_a_result_names_all_it_depends_on(trained, test_images):
     result = evaluate(trained, test_images, PROTOCOL, n_episodes=8, seed=3)
     episodes = EpisodeSampler(test_images.labels, PROTOCOL, seed=3).sample(8)
@@ -142,7 +168,7 @@ def test_centring_makes_the_result_transductive(trained, test_images):
     assert not evaluate(trained, test_images, PROTOCOL, n_episodes=2, transform="mirror+power+l2").transductive
     centred = evaluate(trained, test_images, PROTOCOL, n_episodes=2, transform="all")
     assert centred.transductive
-    assert "transductive; transform: mirror+power+l2+centre" in centred.card()
+    assert "transductive; transform: mirror+zoom+power+l2+centre" in centred.card()
 
 
 def test_the_transform_of_the_settings_is_the_default(trained, tiny, test_images):

@@ -69,13 +69,13 @@ def test_each_episode_of_a_batch_is_centred_on_itself():
     torch.testing.assert_close(transform.episodes(both).query[1:], transform.episodes(other).query)
 
 
-@pytest.mark.parametrize("text", ["none", "mirror", "power+l2", "mirror+power+l2+centre"])
+@pytest.mark.parametrize("text", ["none", "mirror", "zoom", "power+l2", "mirror+zoom+power+l2+centre"])
 def test_a_transform_is_written_as_it_is_read(text):
     assert str(FeatureTransform.parse(text)) == text
 
 
 def test_all_is_all_parts_and_their_order_does_not_matter():
-    assert str(FeatureTransform.parse("all")) == "mirror+power+l2+centre"
+    assert str(FeatureTransform.parse("all")) == "mirror+zoom+power+l2+centre"
     assert FeatureTransform.parse("l2+mirror") == FeatureTransform.parse("mirror+l2")
 
 
@@ -84,7 +84,7 @@ def test_only_centring_is_transductive():
 
 
 def test_an_unknown_part_is_named_with_those_there_are():
-    with pytest.raises(ConfigError, match=r"unknown part 'sqrt'; parts are mirror\+power\+l2\+centre"):
+    with pytest.raises(ConfigError, match=r"unknown part 'sqrt'; parts are mirror\+zoom\+power\+l2\+centre"):
         FeatureTransform.parse("l2+sqrt")
 
 

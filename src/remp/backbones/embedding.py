@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
 from remp.datasets.decode import scale
-from remp.rectification.transform import FeatureTransform
+from remp.rectification.transform import ZOOM, FeatureTransform
 
 BATCH_PIXELS = 200_000  # so many pixels at once: the maps of more do not fit in a processor's cache
 NO_TRANSFORM = FeatureTransform()
@@ -43,15 +44,17 @@ def embed_images(
 ) -> Tensor:
     """Features of all images, at least one of them: uint8 (n, height, width, channels) -> (n, …), without gradient.
 
-    prepare: uint8 images -> what the network takes. transform: its parts that look at one image; `mirror` shows the
-    network each image twice. advance: told how many more are done.
+    prepare: uint8 images -> what the network takes. transform: its parts that look at one image; `mirror` and
+    `zoom` show the network each image twice, both together four times. advance: told how many more are done.
     """
     features: Tensor | None = None
     with torch.inference_mode():
         for start in range(0, len(images), batch):
             part = images[start : start + batch]
-            views = [part, part[:, :, ::-1]] if transform.mirror else [part]
-            made = transform.features(*(network(prepare(view)) for view in views))
+            views = [prepare(view) for view in ([part, part[:, :, ::-1]] if transform.mirror else [part])]
+            if transform.zoom:
+                views += [enlarged_middle(view) for view in views]
+            made = transform.features(*(network(view) for view in views))
             if features is None:
                 features = made.new_empty(len(images), *made.shape[1:])
             features[start : start + len(part)] = made
@@ -59,6 +62,15 @@ def embed_images(
                 advance(len(part))
     assert features is not None, "no images to embed"
     return features
+
+
+def enlarged_middle(images: Tensor, share: float = ZOOM) -> Tensor:
+    """The middle of each image, `share` of its sides, enlarged to the whole: (n, c, height, width) -> the same."""
+    height, width = images.shape[-2:]
+    rows, columns = max(1, round(share * height)), max(1, round(share * width))
+    top, left = (height - rows) // 2, (width - columns) // 2
+    middle = images[..., top : top + rows, left : left + columns]
+    return F.interpolate(middle, size=(height, width), mode="bilinear", align_corners=False)
 
 
 @dataclass(frozen=True)

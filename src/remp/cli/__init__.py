@@ -70,7 +70,7 @@ def evaluate(
     seed: int = 0,
     distribution: Distribution = "balanced",
     transform: Annotated[
-        str | None, typer.Option(help="Parts of mirror+power+l2+centre, all, or none; default the model's.")
+        str | None, typer.Option(help="Parts of mirror+zoom+power+l2+centre, all, or none; default the model's.")
     ] = None,
     episodes: Annotated[Path | None, typer.Option(help="A file of episodes instead of drawing them.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to save the result; default runs/evaluations/.")] = None,

@@ -32,7 +32,7 @@ def compare(
     n_episodes: int = 1000,
     seed: int = 0,
     distribution: Distribution = "balanced",
-    transform: Annotated[str, typer.Option(help="Parts of mirror+power+l2+centre, all, or none.")] = "none",
+    transform: Annotated[str, typer.Option(help="Parts of mirror+zoom+power+l2+centre, all, or none.")] = "none",
     side: Annotated[
         int | None, typer.Option(help="Pixels that images are scaled to for a pretrained backbone.")
     ] = None,

@@ -36,7 +36,7 @@ def evaluate(
 ) -> Result:
     """Accuracy of a trained method on episodes of `images`, drawn from `seed` (default 0) unless given as image ids.
 
-    transform: parts of "mirror+power+l2+centre", "none", or None for the one in the checkpoint's settings.
+    transform: parts of "mirror+zoom+power+l2+centre", "none", or None for the one in the checkpoint's settings.
     """
     check_size(trained, images)
     chosen = FeatureTransform.parse(trained.config.transform if transform is None else transform)

@@ -37,8 +37,8 @@ class Propagation:
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        if self.parts.mirror:
-            raise ConfigError(f"transform is {self.transform!r}, but rows have no mirror images: leave mirror out")
+        if self.parts.mirror or self.parts.zoom:
+            raise ConfigError(f"transform is {self.transform!r}, but rows are no images: leave mirror and zoom out")
         _ = self.rectification  # checks the other settings
 
     @property

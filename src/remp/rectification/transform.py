@@ -9,7 +9,8 @@ from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.rectification.similarity import unit
 
-PARTS = ("mirror", "power", "l2", "centre")
+PARTS = ("mirror", "zoom", "power", "l2", "centre")
+ZOOM = 0.85  # side of the middle that `zoom` enlarges, as a share of the image's side
 
 
 @dataclass(frozen=True)
@@ -17,18 +18,20 @@ class FeatureTransform:
     """Each part if it is switched on.
 
     power: signed square root of each number. mirror: the same is done to the mirror image, and both are averaged.
+    zoom: the same is done to the middle of the image, enlarged to its size, and all views are averaged.
     l2: then L2 norm 1. centre: minus the mean of the episode's support and queries, then L2 norm 1 again if `l2`.
     Centring looks at the queries, so it makes any method transductive.
     """
 
     mirror: bool = False
+    zoom: bool = False
     power: bool = False
     l2: bool = False
     centre: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "FeatureTransform":
-        """From "none", "all", or parts joined by "+": "mirror+power+l2+centre"."""
+        """From "none", "all", or parts joined by "+": "mirror+zoom+power+l2+centre"."""
         if text == "all":
             return cls(*[True] * len(PARTS))
         parts = [] if text in ("", "none") else text.split("+")
