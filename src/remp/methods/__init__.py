@@ -19,6 +19,7 @@ from remp.methods.protonet import ProtoNet
 from remp.methods.pt_map import PTMAP
 from remp.methods.relation_net import RelationNet
 from remp.methods.remp import ReMP
+from remp.methods.scikit import LogisticRegression, NearestNeighbours
 from remp.methods.simpleshot import SimpleShot, SimpleShotL2N, SimpleShotUN
 from remp.methods.soft_kmeans import SoftKMeans
 from remp.methods.tadam import TADAM
@@ -36,10 +37,12 @@ METHODS: dict[str, type[Method]] = {
     "ilpc": ILPC,
     "label-spreading": LabelSpreading,
     "laplacian-shot": LaplacianShot,
+    "logistic-regression": LogisticRegression,
     "maml": MAML,
     "meta-baseline": MetaBaseline,
     "metaoptnet-ridge": MetaOptNetRidge,
     "metaoptnet-svm": MetaOptNetSVM,
+    "nearest-neighbours": NearestNeighbours,
     "paddle": PADDLE,
     "protolp": ProtoLP,
     "protonet": ProtoNet,
@@ -75,10 +78,12 @@ __all__ = [
     "EPNet",
     "LabelSpreading",
     "LaplacianShot",
+    "LogisticRegression",
     "MetaBaseline",
     "MetaOptNetRidge",
     "MetaOptNetSVM",
     "Method",
+    "NearestNeighbours",
     "ProtoLP",
     "ProtoNet",
     "ReMP",
