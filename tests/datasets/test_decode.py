@@ -3,12 +3,15 @@
 import io
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from bounds import bounded
 from raw_data import png, random_pixels
+from remp.datasets import decode as decode_module
 from remp.datasets.decode import decode
 from remp.errors import DataError
 
@@ -131,3 +134,57 @@ def test_postscript_is_not_handed_to_an_interpreter() -> None:
     content = encoded(Image.new("RGB", (8, 8)), "EPS")
     with pytest.raises(DataError, match="not a picture in a format that is read"):
         decode(content, "x.jpg", 8)
+
+
+SIDE = 5_000
+LARGE = {
+    "PNG of 16 bits": ("I;16", "PNG", {"compress_level": 1}),
+    "PNG with transparency": ("RGBA", "PNG", {"compress_level": 1}),
+    "PNG with a transparent colour": ("P", "PNG", {"transparency": 0}),
+    "TIFF of floats": ("F", "TIFF", {"compression": "tiff_deflate"}),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_picture_takes_little_more_memory_than_its_pixels(name: str) -> None:
+    mode, kind, settings = LARGE[name]
+    content = encoded(Image.new(mode, (SIDE, SIDE)), kind, **settings)
+    outcome = bounded(lambda: decode(content, "x", 84), mebibytes=180)
+    assert outcome.kind == "result", outcome
+
+
+def test_a_webp_whose_decoder_would_take_a_gigabyte_is_refused() -> None:
+    content = encoded(Image.new("RGB", (SIDE, SIDE)), "WEBP", lossless=True, method=0)
+    outcome = bounded(lambda: decode(content, "x.webp", 84), mebibytes=16)
+    assert outcome.kind == "DataError"
+    assert "x.webp is too large to be decoded (5000 x 5000; at most 24000000 pixels)" in outcome.text
+
+
+def test_threads_share_the_memory_for_decoding() -> None:
+    content = encoded(Image.new("RGBA", (SIDE, SIDE)), compress_level=1)
+
+    def decode_four() -> list[np.ndarray]:
+        with ThreadPoolExecutor(4) as pool:
+            return list(pool.map(lambda _: decode(content, "x", 84), range(4)))
+
+    outcome = bounded(decode_four, seconds=40, mebibytes=480)
+    assert outcome.kind == "result", outcome
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "LA", "P", "CMYK", "I;16", "F", "1"])
+@pytest.mark.parametrize("shape", [(120, 90), (90, 121)])
+def test_a_picture_that_is_shrunk_first_looks_as_if_it_were_not(
+    monkeypatch: pytest.MonkeyPatch, mode: str, shape: tuple[int, int]
+) -> None:
+    smooth = np.add.outer(np.linspace(0, 120, shape[0]), np.linspace(0, 120, shape[1]))
+    grey = Image.fromarray(smooth.astype(np.uint8))
+    image = Image.fromarray((smooth * 257).astype(np.uint16)) if mode == "I;16" else grey.convert(mode)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    content = encoded(image, "TIFF" if mode in ("CMYK", "F") else "PNG", exif=exif)
+    whole = decode(content, "x", 10, channels=1).astype(int)
+    monkeypatch.setattr(decode_module, "_LARGE", 100)
+    monkeypatch.setattr(decode_module, "_STRIP", 500)
+    shrunk = decode(content, "x", 10, channels=1).astype(int)
+    assert np.abs(whole - shrunk).max() <= (40 if mode == "1" else 5)
+    assert np.ptp(whole) > 50

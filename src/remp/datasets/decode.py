@@ -1,15 +1,23 @@
 """Encoded pictures in, uint8 arrays of one size out."""
 
+import contextlib
 import io
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from remp.datasets.archives import Members
 from remp.errors import DataError
+from remp.strangers import reason
+from remp.system.room import Room
 
 MAX_PIXELS = 80_000_000  # more than most cameras have; a small file can claim to hold far more
+_MOST_PIXELS = {"WEBP": 24_000_000}  # its decoder takes three times the memory of the others
+_LARGE = 4_000_000  # pixels; from here on a picture is shrunk before it is converted
+_STRIP = 1_000_000  # pixels that are converted at once
+_DECODING = Room(400 * 2**20)  # bytes of the pictures that threads decode at once
 # No other decoder of Pillow is tried: some, as that of PostScript, start programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif")
@@ -37,7 +45,7 @@ def centre_square(content: bytes, size: int, *, channels: int = 3) -> np.ndarray
 
     What is transparent becomes white, 16-bit grey is scaled to 8 bits, of an animation the first frame is taken.
     Raises UnreadablePicture for what is not a picture, is cut short or would decode to an absurd size. May run in many
-    threads at once.
+    threads at once: together they take less than 512 MiB, besides the files themselves.
     """
     if not content:
         raise UnreadablePicture("an empty file")
@@ -52,7 +60,7 @@ def centre_square(content: bytes, size: int, *, channels: int = 3) -> np.ndarray
             raise UnreadablePicture("a HEIC or AVIF picture, which is not read (convert it to JPEG or PNG)") from error
         raise UnreadablePicture(f"not a picture in a format that is read ({', '.join(FORMATS)})") from error
     except Exception as error:  # a damaged file makes the decoders raise anything
-        raise UnreadablePicture(f"a damaged picture ({error})") from error
+        raise UnreadablePicture(f"a damaged picture ({reason(error)})") from error
 
 
 def scale(image: Image.Image, size: int) -> Image.Image:
@@ -65,37 +73,101 @@ def scale(image: Image.Image, size: int) -> Image.Image:
 
 def _decode(content: bytes, size: int, channels: int) -> np.ndarray:
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-        if image.width * image.height > MAX_PIXELS:
-            raise UnreadablePicture(f"too large to be decoded ({image.width} x {image.height}; at most {MAX_PIXELS})")
+        most = _MOST_PIXELS.get(image.format or "", MAX_PIXELS)
+        if image.width * image.height > most:
+            raise UnreadablePicture(f"too large to be decoded ({image.width} x {image.height}; at most {most} pixels)")
         image.draft(None, (4 * size, 4 * size))  # lets a large JPEG decode at a fraction of its size
-        upright = _opaque(_upright(image)).convert("RGB" if channels == 3 else "L")
-        return np.asarray(scale(upright, size)).reshape(size, size, channels)
+        n_pixels = image.width * image.height
+        with _DECODING.take(n_pixels * _bytes_per_pixel(image, n_pixels)):
+            square = _scaled(image, size, "RGB" if channels == 3 else "L")
+            image.close()  # here, so that its memory is free when the next thread gets in
+    return square.reshape(size, size, channels)
+
+
+def _scaled(image: Image.Image, size: int, mode: str) -> np.ndarray:
+    image.load()  # first, so that what is wrong with the pixels is not taken for a fault of the EXIF data
+    if image.width * image.height > _LARGE:
+        upright = _upright(_shrunk_square(image, size, mode))
+    else:
+        upright = _opaque(_upright(image), _range_of(image)).convert(mode)
+    return np.asarray(scale(upright, size))
+
+
+def _bytes_per_pixel(image: Image.Image, n_pixels: int) -> int:
+    """What decoding takes, by measurement: of a large picture little more than the picture itself."""
+    if image.format == "WEBP":
+        return 14
+    if n_pixels > _LARGE:
+        return 5
+    if _is_deep(image):
+        return 40
+    return 24 if _has_transparency(image) else 12
+
+
+def _shrunk_square(image: Image.Image, size: int, mode: str) -> Image.Image:
+    """The centre square of a large picture in so many times fewer pixels that each side still has twice as many as are
+    needed, made strip by strip: as a whole in another mode it would take a gigabyte. It keeps the EXIF orientation."""
+    factor, greys = max(1, min(image.size) // (2 * size)), _range_of(image)
+    side = min(image.size) // factor * factor
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    shrunk = Image.new(mode, (side // factor, side // factor))
+    step = max(1, _STRIP // (side * factor)) * factor  # rows, a multiple of the factor
+    for row in range(0, side, step):
+        strip = image.crop((left, top + row, left + side, top + min(row + step, side)))
+        shrunk.paste(_opaque(strip, greys).convert(mode).reduce(factor), (0, row // factor))
+    with contextlib.suppress(Exception):  # damaged EXIF data: the pixels are good nevertheless
+        shrunk.getexif()[ExifTags.Base.Orientation] = image.getexif().get(ExifTags.Base.Orientation, 1)
+    return shrunk
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    image.load()  # first, so that what is wrong with the pixels is not taken for a fault of the EXIF data
     try:
         return ImageOps.exif_transpose(image)
     except Exception:  # damaged EXIF data: the pixels are good nevertheless
         return image
 
 
-def _opaque(image: Image.Image) -> Image.Image:
-    """The image in a mode that Pillow turns into RGB and grey as one expects: 8 bits, and white where transparent."""
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return Image.fromarray(_eight_bits(np.asarray(image)))
-    if "A" in image.getbands() or "transparency" in image.info:
+def _is_deep(image: Image.Image) -> bool:
+    return image.mode in ("I", "F") or image.mode.startswith("I;16")
+
+
+def _has_transparency(image: Image.Image) -> bool:
+    return "A" in image.getbands() or "transparency" in image.info
+
+
+def _opaque(image: Image.Image, greys: tuple[float, float]) -> Image.Image:
+    """The image in a mode that Pillow turns into RGB and grey as one expects: 8 bits, and white where transparent.
+
+    greys: the numbers of black and white, for greys of more than 8 bits.
+    """
+    if _is_deep(image):
+        return Image.fromarray(_eight_bits(np.asarray(image), *greys))
+    if _has_transparency(image):
         colours = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", colours.size, "white"), colours)
     return image
 
 
-def _eight_bits(values: np.ndarray) -> np.ndarray:
-    """Grey of other depths as uint8. Whole numbers in 0 … 65535 are 16 bits; the white of all else is unknown: it is
-    stretched from its darkest to its brightest."""
-    is_whole = values.dtype.kind in "iu"
-    values = np.nan_to_num(values.astype(np.float64), posinf=0, neginf=0)
-    low, high = values.min(), values.max()
-    if not is_whole or low < 0 or high > 65535:
+def _range_of(image: Image.Image) -> tuple[float, float]:
+    """The numbers that are black and white. Whole numbers in 0 … 65535 are 16 bits; the white of all else is unknown:
+    it is stretched from its darkest to its brightest."""
+    if not _is_deep(image):
+        return 0, 255
+    step = max(1, _STRIP // image.width)
+    strips = [image.crop((0, row, image.width, min(row + step, image.height))) for row in range(0, image.height, step)]
+    ranges = [(values.min(), values.max()) for values in map(_finite, strips)]
+    low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+    is_whole = image.mode != "F"
+    return (low, high) if not is_whole or low < 0 or high > 65535 else (0, 65535)
+
+
+def _eight_bits(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Grey of other depths as uint8."""
+    values = _finite(values)
+    if (low, high) != (0, 65535):
         values = (values - low) / (high - low or 1) * 65535
     return np.round(values / 257).astype(np.uint8)
+
+
+def _finite(values: Any) -> np.ndarray:
+    return np.nan_to_num(np.asarray(values).astype(np.float64), posinf=0, neginf=0)

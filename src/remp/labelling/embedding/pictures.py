@@ -13,8 +13,10 @@ from PIL import Image
 from remp.datasets.decode import UnreadablePicture, centre_square
 from remp.labelling.embedding.cache import Identity, identity
 from remp.labelling.embedding.record_files import digest
+from remp.system.room import Room
 
 MAX_BYTES = 2**29  # of a file; the largest photographs have a tenth of that
+_FILES = Room(2**28)  # bytes of the files that threads have read at once
 
 
 @dataclass
@@ -35,16 +37,24 @@ def read_picture(path: Path, side: int, known: Container[bytes] = ()) -> Picture
     """The centre square of a picture, upright and in colour; not decoded if its content hash is `known`."""
     made, started = Picture(identity(path)), time.perf_counter()
     try:
-        content = read_file(path)
-        made.content = digest(content)
-        made.hash_seconds, started = time.perf_counter() - started, time.perf_counter()
-        if made.content not in known:
-            made.pixels = centre_square(content, side)
-            made.picture = picture_hash(made.pixels)
-            made.decode_seconds = time.perf_counter() - started
+        with _FILES.take(_n_bytes(path)):
+            content = read_file(path)
+            made.content = digest(content)
+            made.hash_seconds, started = time.perf_counter() - started, time.perf_counter()
+            if made.content not in known:
+                made.pixels = centre_square(content, side)
+                made.picture = picture_hash(made.pixels)
+                made.decode_seconds = time.perf_counter() - started
     except UnreadablePicture as error:
         made.reason = str(error)
     return made
+
+
+def _n_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except (OSError, ValueError):  # which reading it will tell
+        return 0
 
 
 def read_file(path: Path) -> bytes:
