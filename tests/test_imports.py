@@ -31,6 +31,7 @@ ORDER = [
     "methods",
     "estimator",
     "config",
+    "prediction",
     "checkpoint",
     "models",
     "evaluation",

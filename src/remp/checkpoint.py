@@ -3,7 +3,7 @@
 import hashlib
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from remp.backbones.embedding import Normalisation
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.errors import CheckpointError, ConfigError
-from remp.methods import METHODS, Method
+from remp.methods import KNOWN, Method
+from remp.prediction import Pictures, Prediction, predict
+from remp.rectification.transform import FeatureTransform
 from remp.system.atomic import write_atomically
 from remp.version import __version__
 
@@ -37,13 +39,43 @@ class Trained:
     info: dict[str, Any]
     hash: str
 
+    def predict(
+        self, support: Pictures, support_labels: Sequence[Any], query: Pictures, *, transform: str | None = None
+    ) -> Prediction:
+        """Label new pictures from a few labelled ones.
+
+        Parameters
+        ----------
+        support : labelled pictures: PIL pictures or a uint8 array (n, height, width, channels), of any size.
+        support_labels : n labels, names or numbers.
+        query : m pictures to label.
+        transform : parts of "mirror+zoom+power+l2+centre", "none", or None for the model's own.
+
+        Returns
+        -------
+        Prediction with `labels` (m,), `probabilities` (m, n_classes) and `classes` (n_classes,), the sorted labels.
+
+        Examples
+        --------
+        >>> import numpy as np, remp
+        >>> pictures = np.random.default_rng(0).integers(0, 255, (5, 32, 32, 3), dtype=np.uint8)
+        >>> model = remp.load("cifar-fs-convnet64-1shot")
+        >>> found = model.predict(pictures[:2], ["cat", "dog"], pictures[2:])
+        >>> found.classes.tolist(), found.probabilities.shape
+        (['cat', 'dog'], (3, 2))
+        """
+        chosen = FeatureTransform.parse(self.config.transform if transform is None else transform)
+        return predict(
+            self.method, self.normalisation, self.image_size, support, support_labels, query, transform=chosen
+        )
+
 
 def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
     """A method with fresh weights, drawn from the run's seed."""
     torch.manual_seed(config.seed)
     make_backbone: Callable[..., Backbone] = BACKBONES[config.backbone]
     backbone = make_backbone(image_size[2], **config.backbone_settings)
-    method_class = METHODS[config.method]
+    method_class = KNOWN[config.method]
     map_shape = backbone.map_shape(image_size)
     feature_shape = map_shape if method_class.uses_maps else backbone.feature_shape(map_shape)
     method = method_class(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)

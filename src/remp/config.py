@@ -13,7 +13,7 @@ from remp.backbones import BACKBONES
 from remp.checks import did_you_mean, nearest
 from remp.episodes import Protocol
 from remp.errors import ConfigError
-from remp.methods import METHODS
+from remp.methods import KNOWN
 from remp.rectification.transform import FeatureTransform
 
 
@@ -123,7 +123,7 @@ class RunConfig(BaseModel):
 def make_config(settings: Mapping[str, Any]) -> RunConfig:
     """Sort flat settings to run, backbone and method, fill in defaults and check them all."""
     settings = dict(settings)
-    method = _entry(METHODS, "method", settings.get("method", RunConfig.model_fields["method"].default))
+    method = _entry(KNOWN, "method", settings.get("method", RunConfig.model_fields["method"].default))
     backbone = _entry(BACKBONES, "backbone", settings.get("backbone", RunConfig.model_fields["backbone"].default))
     method_model, backbone_model = settings_model(method), settings_model(backbone)
     own = {name for name in RunConfig.model_fields if not name.endswith("_settings")}
@@ -156,7 +156,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} holds {type(settings).__name__}; needed lines of 'name: value'")
     overrides = overrides or {}
-    tables: dict[str, Mapping[str, type]] = {"method": METHODS, "backbone": BACKBONES}
+    tables: dict[str, Mapping[str, type]] = {"method": KNOWN, "backbone": BACKBONES}
     for kind, table in tables.items():
         before = settings.get(kind, RunConfig.model_fields[kind].default)
         if overrides.get(kind, before) != before and before in table:
@@ -212,6 +212,10 @@ def _filled(model: type[BaseModel], settings: Mapping[str, Any]) -> dict[str, An
 def _entry(table: Mapping[str, type], kind: str, name: Any) -> type:
     if isinstance(name, str) and name in table:
         return table[name]
+    if kind == "method" and ":" in str(name):
+        raise ConfigError(
+            f"method {name!r} is a class of your own: pass it as method=, e.g. remp.load(path, method=Mine)"
+        )
     raise ConfigError(f"unknown {kind} {name!r}; {nearest(str(name), table)}")
 
 

@@ -10,7 +10,7 @@ from remp.backbones.embedding import Embedder, embedding_hash
 from remp.backbones.timm_models import TIMM, load_timm
 from remp.checkpoint import Trained, load_trained
 from remp.errors import CheckpointError, ConfigError
-from remp.methods.base import Method
+from remp.methods import Method, make_known
 
 FOLDER = Path(__file__).parent / "weights"
 DEFAULT_EMBEDDER = "efficientnet-lite0"
@@ -37,8 +37,23 @@ def find_checkpoint(name: str | Path) -> Path:
     )
 
 
-def load(name: str | Path, **settings: Any) -> Trained:
-    """A trained method by file, run folder or shipped name; `settings` change it, e.g. layers=0."""
+def load(name: str | Path, *, method: type[Method] | None = None, **settings: Any) -> Trained:
+    """A trained method by file, run folder or shipped name.
+
+    Parameters
+    ----------
+    name : a .safetensors file, the folder of a run, or the name of a model that ships with the package.
+    method : the class it was trained with, if that is one of your own: a file never names code to import.
+    settings : settings of the method to change, e.g. layers=0.
+
+    Examples
+    --------
+    >>> import remp
+    >>> remp.load("cifar-fs-convnet64-1shot", layers=0).method.transductive
+    False
+    """
+    if method is not None:
+        make_known(method)
     return load_trained(find_checkpoint(name), settings)
 
 

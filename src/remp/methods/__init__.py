@@ -1,5 +1,8 @@
-"""The table of methods: one line a method."""
+"""The table of methods: one line per method. A class of one's own is passed to `remp.train` instead."""
 
+from collections import ChainMap
+
+from remp.errors import ConfigError
 from remp.methods.alpha_tim import AlphaTIM
 from remp.methods.base import Method
 from remp.methods.bd_cspn import BDCSPN
@@ -59,6 +62,23 @@ METHODS: dict[str, type[Method]] = {
     "tpn": TPN,
 }
 
+# Classes of the user's own, by "module:Class"; known in this process only, since a file never names code to import.
+_OWN: dict[str, type[Method]] = {}
+KNOWN = ChainMap(_OWN, METHODS)
+
+
+def make_known(method: type[Method]) -> str:
+    """Let settings and checkpoints of this process name a class of one's own; return that name."""
+    for name, known in METHODS.items():
+        if known is method:
+            return name
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise ConfigError(f"method is {method!r}; needed a subclass of remp.Method, not an instance or a name")
+    name = f"{method.__module__}:{method.__qualname__}"
+    _OWN[name] = method
+    return name
+
+
 __all__ = [
     "BDCSPN",
     "CAN",
@@ -66,6 +86,7 @@ __all__ = [
     "DFMNMCT",
     "FEAT",
     "ILPC",
+    "KNOWN",
     "MAML",
     "METHODS",
     "PADDLE",
@@ -92,4 +113,5 @@ __all__ = [
     "SimpleShotL2N",
     "SimpleShotUN",
     "SoftKMeans",
+    "make_known",
 ]

@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression as Peer
 from torch import Tensor
 
 from remp.checks import require_at_least, require_positive
@@ -28,6 +27,8 @@ class LogisticRegression(Method):
         self.cost, self.normalise = cost, normalise
 
     def logits(self, episodes: Episodes) -> Tensor:
+        from sklearn.linear_model import LogisticRegression as Peer  # takes a second to import
+
         support, query = _items(episodes, self.normalise)
         found = np.full((len(query), query.shape[1], episodes.n_way), -1e4)  # a class without a label gets nothing
         for e, labels in enumerate(episodes.support_labels.cpu().numpy()):

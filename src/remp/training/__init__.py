@@ -6,6 +6,7 @@ from typing import Any
 
 from remp.config import RunConfig, load_config, make_config
 from remp.datasets import ImageSet, open_set
+from remp.methods import Method, make_known
 from remp.training.budget import with_budget
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
@@ -15,6 +16,7 @@ from remp.training.trainer import Trainer
 def train(
     config: RunConfig | Mapping[str, Any] | str | Path,
     *,
+    method: type[Method] | None = None,
     out: str | Path | None = None,
     budget: str | int | None = None,
     train_set: ImageSet | None = None,
@@ -23,12 +25,13 @@ def train(
 ) -> Path:
     """Train a method, keep the weights that are best on validation classes, and return the path of their checkpoint.
 
-    config: settings, as a flat mapping or the path of a YAML file. out: folder of the run, default
+    config: settings, as a flat mapping or the path of a YAML file. method: a class of your own in place of the one that
+    the settings name; its keyword settings are settings of the run, too. out: folder of the run, default
     runs/<data>-<method>-<n_shot>shot. budget: minutes ("30min") or episodes ("20000") instead of config's `episodes`;
     milestones move in proportion. The sets default to the splits `train` and `val` of the config's data set; the test
     split is never opened.
     """
-    settings = _as_config(config)
+    settings = _as_config(config, method)
     train_set = train_set or open_set(settings.data, "train")
     validation_set = validation_set or open_set(settings.data, "val")
     folder = RunFolder(Path(out or f"runs/{settings.data}-{settings.method}-{settings.n_shot}shot"))
@@ -45,11 +48,20 @@ def train(
     return trainer.run()
 
 
-def resume(run: str | Path, *, train_set: ImageSet | None = None, validation_set: ImageSet | None = None) -> Path:
+def resume(
+    run: str | Path,
+    *,
+    method: type[Method] | None = None,
+    train_set: ImageSet | None = None,
+    validation_set: ImageSet | None = None,
+) -> Path:
     """Continue an interrupted run to the same weights as if it had never been interrupted.
 
-    A run that was killed before its first checkpoint starts over; one that is complete returns at once.
+    A run that was killed before its first checkpoint starts over; one that is complete returns at once. method: the
+    class it is trained with, if that is one of your own.
     """
+    if method is not None:
+        make_known(method)
     folder = RunFolder(Path(run))
     config = folder.read_config()
     train_set = train_set or open_set(config.data, "train")
@@ -63,10 +75,14 @@ def resume(run: str | Path, *, train_set: ImageSet | None = None, validation_set
     return trainer.run()
 
 
-def _as_config(config: RunConfig | Mapping[str, Any] | str | Path) -> RunConfig:
-    if isinstance(config, RunConfig):
+def _as_config(config: RunConfig | Mapping[str, Any] | str | Path, method: type[Method] | None) -> RunConfig:
+    changes = {} if method is None else {"method": make_known(method)}
+    if isinstance(config, str | Path):
+        return load_config(Path(config), changes)
+    if isinstance(config, RunConfig) and not changes:
         return config
-    return load_config(Path(config)) if isinstance(config, str | Path) else make_config(config)
+    given = config.flat() if isinstance(config, RunConfig) else config
+    return make_config({**given, **changes})
 
 
 def _seconds_per_episode(config: RunConfig, train_set: ImageSet, processes: Processes) -> float:
