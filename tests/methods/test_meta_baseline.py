@@ -60,6 +60,11 @@ def test_episodes_have_a_learning_rate_of_their_own(progress, factor):
     assert {method.learning_rate_factor(name, progress) for name, _ in method.named_parameters()} == {factor}
 
 
+@pytest.mark.parametrize("progress", [0.0, 0.5, 1.0])
+def test_episodes_alone_have_the_learning_rate_of_the_run(progress):
+    assert make(pretrain_share=0.0, episode_rate=0.02).learning_rate_factor("scale", progress) == 1.0
+
+
 def test_the_scale_learns_from_episodes():
     method = make()
     method.loss(small_episodes(DIM, 1, 1), progress=1.0)["local"].backward()

@@ -13,7 +13,7 @@ from remp.methods.shapes import vector_size
 
 class PretrainedMethod(Method):
     """For `pretrain_share` of the training, a linear classifier over all training classes; then episodes, at
-    `episode_rate` times the learning rate of the run.
+    `episode_rate` times the learning rate of the run. A run without pre-training has the learning rate it says.
 
     A subclass writes `logits`, and `pretraining_loss` or `episode_loss` if its paper's differ. Support and queries of
     an episode make up the batch of a pre-training step.
@@ -32,7 +32,7 @@ class PretrainedMethod(Method):
         return self.pretraining_loss(episodes) if progress < self.pretrain_share else self.episode_loss(episodes)
 
     def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
-        return 1.0 if progress < self.pretrain_share else self.episode_rate
+        return self.episode_rate if 0 < self.pretrain_share <= progress else 1.0
 
     def pretraining_loss(self, episodes: Episodes) -> dict[str, Tensor]:
         """Episodes of images -> named terms, in the first stage."""
