@@ -30,8 +30,7 @@ from sklearn.semi_supervised import LabelSpreading
 from remp import ReMPClassifier, open_set
 from remp.backbones import PRETRAINED
 from remp.evaluation.statistics import mean_interval, paired_difference
-from remp.rectification.row_transform import fit_transform
-from remp.rectification.transform import FeatureTransform
+from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows
 from remp.rows.sharding import Shard
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from remp.methods import METHODS as METHODS
     from remp.methods import Method as Method
     from remp.models import load as load
-    from remp.rectification.rectify import Rectification as Rectification
     from remp.rectification.rectify import rectify as rectify
+    from remp.rectification.settings import Rectification as Rectification
     from remp.training import resume as resume
     from remp.training import train as train
 
@@ -58,7 +58,7 @@ _HOMES = {
     "Method": "remp.methods",
     "Protocol": "remp.episodes",
     "ReMPClassifier": "remp.estimator",
-    "Rectification": "remp.rectification.rectify",
+    "Rectification": "remp.rectification.settings",
     "Result": "remp.evaluation.result",
     "Trained": "remp.checkpoint",
     "evaluate": "remp.evaluation.evaluate",

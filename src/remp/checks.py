@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Iterable
+from typing import Any, get_args
 
 from remp.errors import ConfigError
 
@@ -39,3 +40,9 @@ def require_share(**settings: float) -> None:
     for name, value in settings.items():
         if not 0 < value <= 1:
             raise ConfigError(f"{name} is {value}; needed a share, above 0 and at most 1")
+
+
+def check_choice(name: str, value: str, choices: Any) -> None:
+    """Raise a ConfigError unless `value` is one of the strings of the Literal `choices`."""
+    if value not in get_args(choices):
+        raise ConfigError(f"{name} is {value!r}; choose from: {', '.join(get_args(choices))}")

@@ -43,15 +43,19 @@ def dense(rows, labels, propagation, n_classes=N_CLASSES):
     """`rectify` of everything at once, in float64."""
     features, is_support = transformed(rows, propagation.transform).double(), labels >= 0
     support_labels = torch.from_numpy(labels[is_support])[None]
-    return rectify(
-        features[is_support][None], support_labels, features[~is_support][None], n_classes, propagation.rectification
-    )
+    return rectify(features[is_support][None], support_labels, features[~is_support][None], n_classes, propagation)
 
 
 CASES = [
     Propagation(
-        transform, 3, scale / (100 if transform in ("none", "power+centre") else 1), repulsion, row_norm, similarity,
-        residual, step=step,
+        transform=transform,
+        layers=3,
+        scale=scale / (100 if transform in ("none", "power+centre") else 1),
+        repulsion=repulsion,
+        row_norm=row_norm,
+        similarity=similarity,
+        residual=residual,
+        step=step,
     )
     for (transform, step), repulsion, row_norm, (similarity, scale), residual in itertools.product(
         [("none", 1.0), ("l2", 0.3), ("power+centre", 1.0), ("power+l2+centre", 1.0)],
@@ -60,7 +64,7 @@ CASES = [
         [("euclidean", 10.0), ("cosine", 8.0), ("plain-euclidean", 5.0)],
         [True, False],
     )
-]  # fmt: skip
+]
 
 
 def case_name(case):
@@ -82,7 +86,7 @@ def test_every_setting_gives_the_dense_result(case):
 def test_features_are_those_of_the_feature_transform_centred_on_all_rows(parts):
     rows, labels = table()
     rows[5] = 0
-    ours = propagate(ArrayRows(rows, chunk=13), labels, N_CLASSES, Propagation(parts, scale=0.1))
+    ours = propagate(ArrayRows(rows, chunk=13), labels, N_CLASSES, Propagation(transform=parts, scale=0.1))
     torch.testing.assert_close(ours.features(torch.from_numpy(rows)), transformed(rows, parts), rtol=0, atol=1e-6)
 
 
@@ -198,7 +202,9 @@ def test_balance_evens_out_the_masses_of_the_classes():
     labels = np.where(np.arange(202) == 0, 0, np.where(np.arange(202) == 201, 1, -1))
     masses = {}
     for balanced in (False, True):
-        case = Propagation("none", 30, 0.3, "none", similarity="euclidean", balanced=balanced)
+        case = Propagation(
+            transform="none", layers=30, scale=0.3, repulsion="none", similarity="euclidean", balanced=balanced
+        )
         logits = propagate(ArrayRows(rows, chunk=50), labels, 2, case).logits(torch.from_numpy(rows[labels < 0]))
         masses[balanced] = 1 + logits.softmax(-1).sum(0)
     assert (masses[True] - 101).abs().max() < 1
@@ -224,7 +230,7 @@ def test_a_row_that_is_not_finite_is_named(value, transform):
     rows = rows.astype(np.float64)
     rows[41, 3] = value
     with pytest.raises(DataError, match="row 41 holds a number that is not finite in float32"):
-        propagate(ArrayRows(rows, chunk=10), labels, N_CLASSES, Propagation(transform))
+        propagate(ArrayRows(rows, chunk=10), labels, N_CLASSES, Propagation(transform=transform))
 
 
 class CountedRows(ArrayRows):

@@ -17,8 +17,10 @@ from remp.rows.sharding import Shard, current_shard
 
 CASES = [
     Propagation(),
-    Propagation("power+centre", layers=4, scale=0.1, repulsion="none", balanced=True),
-    Propagation("none", layers=3, scale=0.01, similarity="cosine", residual=True, row_norm="signed", repulsion="zero"),
+    Propagation(transform="power+centre", layers=4, scale=0.1, repulsion="none", balanced=True),
+    Propagation(
+        transform="none", layers=3, scale=0.01, similarity="cosine", residual=True, row_norm="signed", repulsion="zero"
+    ),
 ]
 
 

@@ -118,3 +118,9 @@ class Protocol:
             "n_query": self.n_query,
             "distribution": self.distribution,
         }
+
+
+def one_hot_rows(labels: Tensor, n_way: int, dtype: torch.dtype) -> Tensor:
+    """Labels (E, S) as rows of zeros and ones, one per class: (E, N, S)."""
+    ways = torch.arange(n_way, device=labels.device)
+    return (labels.unsqueeze(-2) == ways.unsqueeze(-1)).to(dtype)

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from remp.errors import ConfigError
 from remp.estimator.label_codes import UNLABELLED, encoded
-from remp.rectification.layer import Metric, Repulsion, RowNorm
 from remp.rectification.propagate import Propagated, Propagation, propagate
+from remp.rectification.settings import Metric, Repulsion, RowNorm
 from remp.rows import ArrayRows, Rows
 from remp.rows.array import JoinedRows
 

@@ -4,13 +4,12 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from remp.checks import require_positive
+from remp.checks import check_choice, require_positive
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.maths.bias_diminishing import Weighting, completed_weights, cosines, in_unshifted_items, shift_queries
 from remp.methods.maths.cl2n import cl2n_products
 from remp.methods.maths.item_space import squared_distances
-from remp.rectification.layer import check_choice
 
 Metric = Literal["cosine", "euclidean"]
 

@@ -5,15 +5,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from remp.episodes import Episodes
+from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
 from remp.methods.base import cross_entropy
 from remp.methods.maths.graph import normalise, propagator, squared_distances, without_loops
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.methods.pretraining import PretrainedMethod
 from remp.methods.shapes import vector_size
-from remp.rectification.layer import one_hot_rows
-from remp.rectification.similarity import to_dtype
+from remp.rectification.number_range import to_dtype
 
 _EXTRA_DEGREE = 1e-4
 _SMALLEST_SHARE = 1e-6

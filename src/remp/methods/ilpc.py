@@ -7,15 +7,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from remp.checks import require_at_least, require_positive
-from remp.episodes import Episodes
+from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
 from remp.methods.base import Method
 from remp.methods.maths.item_space import inner_products, mean_weights, stacked, unit_weights
 from remp.methods.maths.label_cleaning import mean_losses
 from remp.methods.maths.power_transform import centred_on_sphere, power_transform
 from remp.methods.maths.sinkhorn import sinkhorn
-from remp.rectification.layer import one_hot_rows
-from remp.rectification.similarity import TINY, unit
+from remp.rectification.number_range import TINY
+from remp.rectification.similarity import unit
 
 _EDGE_POWER = 3
 

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from remp.checks import require_at_least, require_positive
-from remp.episodes import Episodes
+from remp.checks import check_choice, require_at_least, require_positive
+from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
 from remp.methods.base import Method
 from remp.methods.maths.cl2n import cl2n_products
 from remp.methods.maths.graph import nearest_neighbours, normalise, propagate, without_loops
-from remp.rectification.layer import check_choice, one_hot_rows
 
 Kernel = Literal["rbf", "knn"]
 

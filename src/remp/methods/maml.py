@@ -16,7 +16,7 @@ from remp.methods.maths.batch_norm_hooks import changed_batch_norms, norm_by_fir
 from remp.methods.maths.evaluation_mode import evaluation_mode
 from remp.methods.maths.whole_episode import all_items
 from remp.methods.shapes import vector_size
-from remp.rectification.similarity import in_safe_range, to_dtype
+from remp.rectification.number_range import in_safe_range, to_dtype
 
 Weights = dict[str, Tensor]
 Loss = Callable[[Tensor, Weights], Tensor]

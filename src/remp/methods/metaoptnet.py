@@ -6,11 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from remp.episodes import Episodes
+from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
 from remp.methods.maths.crammer_singer import crammer_singer
-from remp.rectification.layer import one_hot_rows
-from remp.rectification.similarity import to_double, to_dtype
+from remp.rectification.number_range import to_double, to_dtype
 
 
 class MetaOptNet(Method):

@@ -5,12 +5,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from remp.checks import require_at_least, require_positive
-from remp.episodes import Episodes
+from remp.checks import check_choice, require_at_least, require_positive
+from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
 from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked
-from remp.rectification.layer import check_choice, one_hot_rows
-from remp.rectification.similarity import TINY, in_safe_range, to_dtype, unit
+from remp.rectification.number_range import TINY, in_safe_range, to_dtype
+from remp.rectification.similarity import unit
 
 Normalisation = Literal["spread", "range"]
 

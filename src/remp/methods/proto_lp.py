@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from remp.checks import require_at_least, require_positive, require_share
-from remp.episodes import Episodes
+from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
 from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked, unit_weights
 from remp.methods.maths.power_transform import centred_on_sphere, power_transform
 from remp.methods.maths.sinkhorn import Plan, sinkhorn
-from remp.rectification.layer import one_hot_rows
-from remp.rectification.similarity import TINY, unit
+from remp.rectification.number_range import TINY
+from remp.rectification.similarity import unit
 
 _FEWEST_SHOTS = 1e-6  # stands for the shots of a class without support, which would make the system singular
 

@@ -5,10 +5,10 @@ from typing import Any, ClassVar, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from remp.episodes import Episodes
+from remp.checks import check_choice
+from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method, cross_entropy
 from remp.methods.shapes import map_shape
-from remp.rectification.layer import check_choice, one_hot_rows
 from remp.rectification.rectify import class_means
 
 ClassMap = Literal["sum", "mean"]

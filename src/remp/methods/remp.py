@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from remp.checks import check_choice
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy
-from remp.rectification.layer import Metric, Rectification, Repulsion, RowNorm, check_choice
 from remp.rectification.rectify import Rectified, rectify
+from remp.rectification.settings import Metric, Rectification, Repulsion, RowNorm
 from remp.rectification.similarity import SIMILARITIES, unit
 
 Schedule = Literal["cooperative", "global-then-local", "local", "global"]

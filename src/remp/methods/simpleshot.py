@@ -4,10 +4,10 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from remp.checks import check_choice
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.maths.cl2n import cl2n
-from remp.rectification.layer import check_choice
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import negative_squared_distance
 

@@ -1,61 +1,14 @@
-"""One layer of rectification: its switches, what it needs to know of the queries, and the step it makes."""
+"""One layer of rectification: what it needs to know of the queries, and the step it makes."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from remp.errors import ConfigError
+from remp.episodes import one_hot_rows
+from remp.rectification.number_range import away_from_zero
+from remp.rectification.settings import Rectification
 from remp.rectification.similarity import negative_distance, unit
-
-Repulsion = Literal["negative", "zero", "none"]
-RowNorm = Literal["absolute", "signed"]
-Metric = Literal["euclidean", "plain-euclidean", "cosine"]
-
-# Row sums are kept at least this far from zero: signed sums can vanish, and 0 < K + ΣP otherwise.
-SMALLEST_SUM = 1e-3
-
-
-@dataclass(frozen=True)
-class Rectification:
-    """The switches of `rectify`; docs/method.md says what the paper leaves open and why the defaults are what they are.
-
-    layers: L. repulsion: what an attention below β becomes: "negative" -min(P), "zero" 0, "none" leaves it.
-    row_norm: rows of the attention are divided by the sum of "absolute" or "signed" values.
-    similarity and scale: κ of the attention, times `scale`: minus the squared distance ("euclidean", as in most codes),
-    minus the distance itself ("plain-euclidean"), or "cosine".
-    residual: C ← h(AZ) + C and Z ← h(Z) + Z (the paper); without it C ← AZ, and Z stays.
-    threshold: β_l = threshold / (N (L - l)). step: share of the way from C to its update (1 in the paper).
-    label_share: the support has at least this share of the weight of all items (0 in the paper: an item counts as one).
-    Where queries are many they would otherwise drown the labels, and the prototypes drift off to clusters of their own.
-    """
-
-    layers: int = 10
-    repulsion: Repulsion = "negative"
-    row_norm: RowNorm = "absolute"
-    similarity: Metric = "euclidean"
-    scale: float = 1.0
-    residual: bool = True
-    threshold: float = 1.5
-    step: float = 1.0
-    label_share: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_choice("repulsion", self.repulsion, Repulsion)
-        check_choice("row_norm", self.row_norm, RowNorm)
-        check_choice("similarity", self.similarity, Metric)
-        if self.layers < 0:
-            raise ConfigError(f"layers is {self.layers}; needed 0 (no rectification) or more")
-        if not 0 < self.scale <= 1e30:
-            raise ConfigError(f"scale is {self.scale}; needed a number above 0, at most 1e30")
-        if not 0 < self.step <= 1:
-            raise ConfigError(f"step is {self.step}; needed a share of the way, above 0 and at most 1")
-        if not 0 <= self.label_share < 1:
-            raise ConfigError(f"label_share is {self.label_share}; needed a share of the weight, 0 or more and below 1")
-
-    def beta(self, layer: int, n_way: int) -> float:
-        return self.threshold / (n_way * (self.layers - layer))
 
 
 @dataclass(frozen=True)
@@ -127,7 +80,7 @@ class State:
             sign = 1.0 if settings.row_norm == "absolute" else -1.0
             numerator = numerator - sums.smallest * sums.far
             denominator = denominator + sign * sums.smallest * sums.far_count
-        target = numerator / _away_from_zero(denominator)  # (E, N, d): A Z
+        target = numerator / away_from_zero(denominator)  # (E, N, d): A Z
         if not settings.residual:
             return replace(self, prototypes=torch.lerp(self.prototypes, target, settings.step))
         support_sums = self.onward(self.support_sums)  # h is linear: the sum of rows moves as the rows do
@@ -191,7 +144,7 @@ def full_attention(state: State, weights: Tensor, sums: QuerySums, beta: float) 
         weights = torch.where(weights >= beta, weights, masked)
     rows = torch.cat([state.support_weight(sums) * state.one_hot, weights], dim=-1)
     total = (rows.abs() if settings.row_norm == "absolute" else rows).sum(-1, keepdim=True)
-    return rows / _away_from_zero(total)
+    return rows / away_from_zero(total)
 
 
 def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor:
@@ -205,20 +158,3 @@ def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor
         return settings.scale * negative_distance(prototypes, items)
     half_squares = prototypes.square().sum(-1, keepdim=True) / 2  # (E, N, 1)
     return 2 * settings.scale * (prototypes @ items.transpose(-1, -2) - half_squares)
-
-
-def one_hot_rows(labels: Tensor, n_way: int, dtype: torch.dtype) -> Tensor:
-    """(E, S) -> (E, N, S)"""
-    ways = torch.arange(n_way, device=labels.device)
-    return (labels.unsqueeze(-2) == ways.unsqueeze(-1)).to(dtype)
-
-
-def _away_from_zero(x: Tensor) -> Tensor:
-    """A signed row sum can vanish; keep its sign and at least a small size."""
-    return torch.where(x.abs() < SMALLEST_SUM, torch.where(x < 0, -SMALLEST_SUM, SMALLEST_SUM).to(x.dtype), x)
-
-
-def check_choice(name: str, value: str, choices: Any) -> None:
-    """Raise a ConfigError unless `value` is one of the strings of the Literal `choices`."""
-    if value not in get_args(choices):
-        raise ConfigError(f"{name} is {value!r}; choose from: {', '.join(get_args(choices))}")

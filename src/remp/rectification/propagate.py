@@ -1,53 +1,43 @@
 """Exact rectification of any number of rows: the labelled ones are the support, the others the queries."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from remp.errors import ConfigError, DataError
-from remp.rectification.layer import Metric, Rectification, Repulsion, RowNorm, State
-from remp.rectification.passes import Passes
-from remp.rectification.rectify import largest_safe, logits_in
-from remp.rectification.row_transform import RowTransform, fit_transform
-from remp.rectification.transform import FeatureTransform
-from remp.rows import Rows, Shard
+from remp.rectification.layer import QuerySums, State, attention_weights, query_sums, scores
+from remp.rectification.number_range import largest_safe, to_dtype_from_best
+from remp.rectification.settings import Metric, Rectification
+from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
+from remp.rows import Rows, Shard, chunk_rows
 
 
-@dataclass(frozen=True)
-class Propagation:
-    """Settings of `propagate`.
+@dataclass(frozen=True, kw_only=True)
+class Propagation(Rectification):
+    """The switches of `propagate`: those of Rectification, with the defaults that serve thousands of rows best.
 
-    transform: parts of FeatureTransform joined by "+", without mirror; centre takes the mean over all rows.
+    transform: parts of FeatureTransform joined by "+", without mirror and zoom; centre takes the mean over all rows.
     balanced: assume classes of equal size, by a bias of each class that every layer corrects by the class masses.
-    The others are those of Rectification.
     """
 
-    transform: str = "power+l2+centre"
-    layers: int = 10
-    scale: float = 40.0
-    repulsion: Repulsion = "negative"
-    row_norm: RowNorm = "absolute"
     similarity: Metric = "cosine"
+    scale: float = 40.0
     residual: bool = False
-    threshold: float = 1.5
-    step: float = 1.0
     label_share: float = 0.5
+    transform: str = "power+l2+centre"
     balanced: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.parts.mirror or self.parts.zoom:
             raise ConfigError(f"transform is {self.transform!r}, but rows are no images: leave mirror and zoom out")
-        _ = self.rectification  # checks the other settings
 
     @property
     def parts(self) -> FeatureTransform:
         return FeatureTransform.parse(self.transform)
-
-    @property
-    def rectification(self) -> Rectification:
-        return Rectification(**{field.name: getattr(self, field.name) for field in fields(Rectification)})
 
 
 @dataclass(frozen=True)
@@ -76,7 +66,7 @@ class Propagated:
         """Raw rows (m, d) -> (m, N): with the rectified prototypes, or with those before."""
         prototypes, growth = (self.prototypes, self.growth) if rectified else (self.prototypes_before, 1.0)
         queries = self.features(rows).to(prototypes.dtype) * growth
-        logits = logits_in(_float_type(rows), prototypes, queries, self.settings.rectification)
+        logits = to_dtype_from_best(scores(prototypes, queries, self.settings).transpose(-1, -2), _float_type(rows))
         return logits + self.bias if rectified and self.bias is not None else logits
 
 
@@ -97,15 +87,15 @@ def propagate(
     others pass over the rest. Exactly `rectify` on the transformed rows, at any number of them.
     """
     labels = _checked_labels(rows, labels, n_classes)
-    rectification, shard = settings.rectification, shard or Shard()
+    shard = shard or Shard()
     transform, largest = fit_transform(rows, settings.parts, shard)
-    is_large = largest > largest_safe(rectification, None, len(rows))
+    is_large = largest > largest_safe(settings, None, len(rows))
     passes = Passes(rows, labels, n_classes, transform, torch.float64 if is_large else torch.float32, shard)
-    start = state = passes.start(rectification)
+    start = state = passes.start(settings)
     bias = torch.zeros(n_classes, dtype=torch.float64) if settings.balanced else None
     moves = []
     for layer in range(settings.layers if (labels < 0).any() else 0):
-        sums, masses = passes.sums(state, rectification.beta(layer, n_classes), bias)
+        sums, masses = passes.sums(state, settings.beta(layer, n_classes), bias)
         if bias is not None:
             bias = bias + _correction(masses + state.support_counts[0, :, 0])
         before, state = state, state.next(sums)
@@ -150,3 +140,73 @@ def _move(before: State, after: State) -> float:
     start = before.prototypes[0] * (after.scale / before.scale)
     distances = torch.linalg.vector_norm(after.prototypes[0] - start, dim=-1)
     return float(distances.max() / torch.linalg.vector_norm(start, dim=-1).mean().clamp(min=1e-12))
+
+
+@dataclass(frozen=True)
+class Passes:
+    """labels: (n,) class 0 … n_classes - 1 of a row of the support, -1 of a query.
+
+    Products of a chunk are made in `dtype`, and their sums over the chunks in float64.
+    """
+
+    rows: Rows
+    labels: np.ndarray
+    n_classes: int
+    transform: RowTransform
+    dtype: torch.dtype
+    shard: Shard
+
+    def start(self, settings: Rectification) -> State:
+        """Class means of the support, in float64."""
+        sums = torch.zeros(self.n_classes, self.rows.dim, dtype=torch.float64)
+        for numbers in self._labelled():
+            features = self.transform(self.rows.take(numbers))
+            sums.index_add_(0, torch.from_numpy(self.labels[numbers]).long(), features.double())
+        sums = self.shard.sum(sums)[None]  # (1, N, d)
+        counts_of = np.bincount(self.labels[self.labels >= 0], minlength=self.n_classes)
+        counts = torch.from_numpy(counts_of).double().reshape(1, -1, 1)
+        no_support = torch.empty(1, self.n_classes, 0)
+        return State(settings, sums / counts, sums, counts, one_hot=no_support, projection=None)
+
+    def sums(self, state: State, beta: float, bias: Tensor | None = None) -> tuple[QuerySums, Tensor]:
+        """All that a layer needs to know of the queries, and the sum of the attention (N,) to each class."""
+        in_dtype = state.to(self.dtype)
+        total, masses = _nothing(state), torch.zeros(self.n_classes, dtype=torch.float64)
+        for chunk in self._unlabelled():
+            queries = state.propagated(self.transform(chunk)[None].to(self.dtype))  # (1, m, d)
+            weights = attention_weights(in_dtype, queries, bias)  # (1, N, m)
+            total = total + query_sums(weights, queries, beta, state.settings)
+            if bias is not None:
+                masses += weights[0].sum(-1)
+        return _over_processes(total, masses, self.shard)
+
+    def _labelled(self) -> Iterator[np.ndarray]:
+        """The numbers of the labelled rows of this share, in pieces."""
+        first, stop = self.shard.span(len(self.rows))
+        numbers, piece = first + np.flatnonzero(self.labels[first:stop] >= 0), chunk_rows(self.rows.dim)
+        return (numbers[at : at + piece] for at in range(0, len(numbers), piece))
+
+    def _unlabelled(self) -> Iterator[Tensor]:
+        """The unlabelled rows of this share, in chunks."""
+        first, stop = self.shard.span(len(self.rows))
+        for chunk in self.rows.chunks(first, stop):
+            is_query = self.labels[first : first + len(chunk)] < 0
+            first += len(chunk)
+            if is_query.any():
+                yield chunk if is_query.all() else chunk[torch.from_numpy(is_query)]
+
+
+def _nothing(state: State) -> QuerySums:
+    """The sums over no queries. An attention is at most 1."""
+    vectors, numbers = torch.zeros_like(state.support_sums), torch.zeros_like(state.support_counts)
+    return QuerySums(vectors, numbers, vectors, numbers, torch.ones(1, 1, 1, dtype=torch.float64))
+
+
+def _over_processes(sums: QuerySums, masses: Tensor, shard: Shard) -> tuple[QuerySums, Tensor]:
+    """One message a layer: each process puts its smallest attention in a place of its own."""
+    smallest = torch.zeros(shard.world, dtype=torch.float64)
+    smallest[shard.rank] = sums.smallest.item()
+    near, near_weight, far, far_count, smallest, masses = shard.sums(
+        sums.near, sums.near_weight, sums.far, sums.far_count, smallest, masses
+    )
+    return QuerySums(near, near_weight, far, far_count, smallest.min().reshape(1, 1, 1)), masses

@@ -1,28 +1,13 @@
 """Attentive, repulsive prototype rectification: the heart of ReMP, as a pure function over a batch of episodes."""
 
-import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from remp.errors import ConfigError
-from remp.rectification.layer import (
-    SMALLEST_SUM,
-    Rectification,
-    attention_weights,
-    full_attention,
-    one_hot_rows,
-    query_sums,
-    scores,
-    start,
-)
-from remp.rectification.similarity import in_safe_range, to_dtype
-
-# Input beyond the first, or that the layers would carry beyond the second, is computed in float64.
-_LARGE, _LARGE_AT_THE_END = 1e9, 1e15
-# Layers that enlarge features by more powers of ten would leave even float64.
-_MOST_DECADES = 50
+from remp.episodes import one_hot_rows
+from remp.rectification.layer import attention_weights, full_attention, query_sums, scores, start
+from remp.rectification.number_range import in_safe_range, largest_safe, to_dtype, to_dtype_from_best
+from remp.rectification.settings import Rectification
 
 
 @dataclass(frozen=True)
@@ -62,51 +47,22 @@ def rectify(
     residual. Differentiable in everything, and finite for all finite input: what the layers would carry beyond the
     range of its dtype ends at the end of that range, the best logit still best.
     """
-    dtype, n_items = query.dtype, support.shape[1] + query.shape[1]
     if query.shape[1] == 0:
         raise ValueError("there are no queries to rectify with: give at least one")
-    support, query = in_safe_range(support, query, large=largest_safe(settings, projection, n_items))
-    state, queries = start(support, support_labels, n_way, settings, projection), query
-    attention = []
+    dtype, large = query.dtype, largest_safe(settings, projection, support.shape[1] + query.shape[1])
+    support, queries = in_safe_range(support, query, large=large)
+    state, attention = start(support, support_labels, n_way, settings, projection), []  # C: the class means
     for layer in range(settings.layers):
         beta = settings.beta(layer, n_way)
-        weights = attention_weights(state, queries)  # (E, N, Q)
-        sums = query_sums(weights, queries, beta, settings)
+        weights = attention_weights(state, queries)  # P = softmax over the prototypes of scale · κ(C, Z): (E, N, Q)
+        sums = query_sums(weights, queries, beta, settings)  # of A Z: near where P ≥ β, else far, with weight -min P
         if keep_attention:
             attention.append(full_attention(state, weights, sums, beta).to(dtype))
-        state, queries = state.next(sums), state.onward(queries)
+        state, queries = state.next(sums), state.onward(queries)  # C ← h(A Z) + C and Z ← h(Z) + Z
+    logits = scores(state.prototypes, queries, settings).transpose(-1, -2)  # (E, Q, N)
     return Rectified(
         prototypes=to_dtype(state.prototypes, dtype),
         query=to_dtype(queries, dtype),
-        logits=logits_in(dtype, state.prototypes, queries, settings),
+        logits=to_dtype_from_best(logits, dtype),
         attention=tuple(attention),
     )
-
-
-def logits_in(dtype: torch.dtype, prototypes: Tensor, queries: Tensor, settings: Rectification) -> Tensor:
-    """Logits (…, Q, N) of queries (…, Q, d) by prototypes (…, N, d); those of a query that leave the dtype start from
-    its best."""
-    logits = scores(prototypes, queries, settings).transpose(-1, -2)
-    if logits.dtype == dtype:
-        return logits
-    leaves = logits.detach().abs().amax(-1, keepdim=True) > torch.finfo(dtype).max
-    best = logits.detach().amax(-1, keepdim=True)
-    return to_dtype(logits - torch.where(leaves, best, 0.0), dtype)
-
-
-def largest_safe(settings: Rectification, projection: Tensor | None, n_items: int) -> float:
-    """The largest feature for which float32 holds everything that `settings.layers` layers make of it."""
-    growth = 1.0 if settings.row_norm == "absolute" else n_items / SMALLEST_SUM
-    if settings.residual:
-        # Entries of x Hᵀ are at most ‖H‖_∞ times the largest of x.
-        norm = 1.0 if projection is None else float(projection.detach().abs().sum(-1).amax())
-        if not math.isfinite(norm):  # a training that has diverged: its loss will say so
-            return _LARGE
-        decades = settings.layers * math.log10(1 + norm)
-        if decades > _MOST_DECADES:
-            raise ConfigError(
-                f"{settings.layers} layers could enlarge the features 1e{decades:.0f} times, more than float64 holds: "
-                "take fewer layers, a smaller projection, or none (projection: absent)"
-            )
-        growth *= 10**decades
-    return min(_LARGE, _LARGE_AT_THE_END / growth / max(settings.scale, 1.0) ** 0.5)

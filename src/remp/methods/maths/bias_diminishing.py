@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from remp.episodes import one_hot_rows
 from remp.methods.maths.item_space import mean_weights
-from remp.rectification.layer import one_hot_rows
 
 Weighting = Literal["across-classes", "within-class"]
 

@@ -5,7 +5,8 @@ from torch import Tensor
 
 from remp.methods.maths.item_space import inner_products, normalised_products
 from remp.methods.maths.whole_episode import joined
-from remp.rectification.similarity import to_double, unit
+from remp.rectification.number_range import to_double
+from remp.rectification.similarity import unit
 
 
 def cl2n(features: Tensor, base_mean: Tensor | None) -> Tensor:

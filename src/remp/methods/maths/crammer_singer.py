@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from remp.rectification.layer import one_hot_rows
+from remp.episodes import one_hot_rows
 
 ITERATIONS = 30
 CENTRING = 0.1  # share of the gap that an iteration aims to leave

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from remp.rectification.similarity import in_safe_range, negative_squared_distance
+from remp.rectification.number_range import in_safe_range
+from remp.rectification.similarity import negative_squared_distance
 
 _ROUND_OFF = 32  # in units of the dtype's epsilon: how far the expanded square may miss the distance of equal nodes
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.methods.maths.whole_episode import all_items
-from remp.rectification.similarity import TINY
+from remp.rectification.number_range import TINY
 
 
 def stacked(episodes: Episodes) -> Tensor:

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from remp.rectification.layer import one_hot_rows
-from remp.rectification.similarity import in_safe_range, to_dtype
+from remp.episodes import one_hot_rows
+from remp.rectification.number_range import in_safe_range, to_dtype
 
 
 def means_with_queries(support: Tensor, support_labels: Tensor, query: Tensor, weights: Tensor) -> Tensor:

@@ -1,0 +1,52 @@
+"""The switches of rectification: one class, whoever rectifies."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from remp.checks import check_choice
+from remp.errors import ConfigError
+
+Repulsion = Literal["negative", "zero", "none"]
+RowNorm = Literal["absolute", "signed"]
+Metric = Literal["euclidean", "plain-euclidean", "cosine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rectification:
+    """The switches of `rectify`; docs/method.md says what the paper leaves open and why the defaults are what they are.
+
+    layers: L. repulsion: what an attention below β becomes: "negative" -min(P), "zero" 0, "none" leaves it.
+    row_norm: rows of the attention are divided by the sum of "absolute" or "signed" values.
+    similarity and scale: κ of the attention, times `scale`: minus the squared distance ("euclidean", as in most codes),
+    minus the distance itself ("plain-euclidean"), or "cosine".
+    residual: C ← h(AZ) + C and Z ← h(Z) + Z (the paper); without it C ← AZ, and Z stays.
+    threshold: β_l = threshold / (N (L - l)). step: share of the way from C to its update (1 in the paper).
+    label_share: the support has at least this share of the weight of all items (0 in the paper: an item counts as one).
+    Where queries are many they would otherwise drown the labels, and the prototypes drift off to clusters of their own.
+    """
+
+    layers: int = 10
+    repulsion: Repulsion = "negative"
+    row_norm: RowNorm = "absolute"
+    similarity: Metric = "euclidean"
+    scale: float = 1.0
+    residual: bool = True
+    threshold: float = 1.5
+    step: float = 1.0
+    label_share: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice("repulsion", self.repulsion, Repulsion)
+        check_choice("row_norm", self.row_norm, RowNorm)
+        check_choice("similarity", self.similarity, Metric)
+        if self.layers < 0:
+            raise ConfigError(f"layers is {self.layers}; needed 0 (no rectification) or more")
+        if not 0 < self.scale <= 1e30:
+            raise ConfigError(f"scale is {self.scale}; needed a number above 0, at most 1e30")
+        if not 0 < self.step <= 1:
+            raise ConfigError(f"step is {self.step}; needed a share of the way, above 0 and at most 1")
+        if not 0 <= self.label_share < 1:
+            raise ConfigError(f"label_share is {self.label_share}; needed a share of the weight, 0 or more and below 1")
+
+    def beta(self, layer: int, n_way: int) -> float:
+        return self.threshold / (n_way * (self.layers - layer))
