@@ -135,6 +135,7 @@ def test_exponents_and_negative_numbers_are_numbers():
     [
         (["alpha", "1"], "got 'alpha'; settings are given as --name value"),
         (["--alpha"], "--alpha needs a value"),
+        (["--alpha", "1", "--alpha=2"], "--alpha is given twice"),
         (["--milestones", "[1,"], r"--milestones is '\[1,'; needed a value as in YAML"),
     ],
 )

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from remp.episodes.files import load_episodes as load_episodes
     from remp.episodes.files import save_episodes as save_episodes
     from remp.estimator import ReMPClassifier as ReMPClassifier
+    from remp.evaluation.audit import audit as audit
+    from remp.evaluation.compare import Comparison as Comparison
+    from remp.evaluation.compare import compare as compare
     from remp.evaluation.evaluate import evaluate as evaluate
     from remp.evaluation.result import Result as Result
     from remp.evaluation.statistics import mean_interval as mean_interval
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 # Where each name lives; it is imported when it is first used, so that `import remp` stays quick.
 _HOMES = {
     "BACKBONES": "remp.backbones",
+    "Comparison": "remp.evaluation.compare",
     "DATASETS": "remp.datasets",
     "EpisodeSampler": "remp.episodes",
     "Episodes": "remp.episodes",
@@ -61,6 +65,8 @@ _HOMES = {
     "Rectification": "remp.rectification.settings",
     "Result": "remp.evaluation.result",
     "Trained": "remp.checkpoint",
+    "audit": "remp.evaluation.audit",
+    "compare": "remp.evaluation.compare",
     "evaluate": "remp.evaluation.evaluate",
     "label": "remp.label_files",
     "load": "remp.models",

@@ -180,7 +180,10 @@ def parse_overrides(arguments: list[str]) -> dict[str, Any]:
             if not rest:
                 raise ConfigError(f"--{name} needs a value: --{name} VALUE")
             value = rest.pop(0)
-        overrides[name.replace("-", "_")] = _value(name, value)
+        setting = name.replace("-", "_")
+        if setting in overrides:
+            raise ConfigError(f"--{name} is given twice; a setting has one value")
+        overrides[setting] = _value(name, value)
     return overrides
 
 

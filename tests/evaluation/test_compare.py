@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from remp.checkpoint import write_checkpoint
 from remp.cli import app
-from remp.episodes import Protocol
+from remp.episodes import EpisodeSampler, Protocol
 from remp.errors import CheckpointError, ConfigError
-from remp.evaluation.compare import Comparison, chosen_methods, compare
+from remp.evaluation.compare import Comparison, chosen_methods, compare, compare_features
 from remp.evaluation.evaluate import embed, evaluate
 from remp.evaluation.frozen_features import FrozenFeatures, frozen_features
 from remp.methods import METHODS
@@ -33,7 +33,7 @@ def features(test_images, train_images) -> FrozenFeatures:
 
 @pytest.fixture
 def comparison(features) -> Comparison:
-    return compare(features, PROTOCOLS, methods=SOME, n_episodes=30, seed=5)
+    return compare_features(features, PROTOCOLS, methods=SOME, n_episodes=30, seed=5)
 
 
 def entry(comparison: Comparison, name: str, table: int = 0):
@@ -79,7 +79,7 @@ def test_methods_get_the_base_mean(features, monkeypatch):
             return super().logits(episodes)
 
     monkeypatch.setitem(METHODS, "looks", Looks)
-    compare(features, PROTOCOLS[:1], methods="looks", n_episodes=2)
+    compare_features(features, PROTOCOLS[:1], methods="looks", n_episodes=2)
     assert seen[0] is features.base_mean
 
 
@@ -88,7 +88,7 @@ def test_a_transform_that_centres_episodes_leaves_no_base_mean_and_makes_every_r
 ):
     made = frozen_features(untrained(), test_images, training_images=train_images, transform="l2+centre")
     assert made.base_mean is None
-    row = entry(compare(made, PROTOCOLS[:1], methods="protonet", n_episodes=3), "protonet")
+    row = entry(compare_features(made, PROTOCOLS[:1], methods="protonet", n_episodes=3), "protonet")
     assert row.assumptions == "transductive"
 
 
@@ -148,7 +148,7 @@ def test_csv_and_json_hold_the_numbers(comparison):
 
 
 def test_one_episode_has_no_interval_and_its_json_is_strict(features):
-    alone = compare(features, PROTOCOLS[:1], methods=SOME, n_episodes=1)
+    alone = compare_features(features, PROTOCOLS[:1], methods=SOME, n_episodes=1)
     row = json.loads(comparison_json(alone), parse_constant=pytest.fail)["tables"][0]["rows"][0]
     assert row["accuracy_half_width_95"] is None
 
@@ -175,3 +175,40 @@ def test_the_command_scores_several_shots_and_refuses_a_full_folder_before_it_wo
     assert "3-way, 2-shot, 4 queries a class (dirichlet:2)" in answer.output
     again = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
     assert isinstance(again.exception, ConfigError)
+
+
+def test_embeddings_of_ones_own_are_compared_on_episodes_of_their_classes():
+    """The numbers of the reference are those of class means, written out."""
+    random = np.random.default_rng(0)
+    centres = 10 * random.normal(size=(4, 6))
+    y = np.array(["d", "b", "a", "c"])[np.repeat(np.arange(4), 12)]
+    X = np.repeat(centres, 12, axis=0) + random.normal(size=(48, 6)) * 6
+    found = compare(X, y, methods=["remp", "logistic-regression"], n_shot=[1, 2], n_query=5, n_episodes=30)
+    assert [table.protocol.n_way for table in found.tables] == [4, 4]
+    result = found["protonet", 2]  # the reference is scored whether named or not
+    sorted_rows = X[np.argsort(y, kind="stable")].astype(np.float32)
+    labels = np.repeat(np.arange(4), 12)
+    episodes = EpisodeSampler(labels, Protocol(4, 2, 5), seed=0).sample(30)
+    for e in range(30):
+        support, query = sorted_rows[episodes.support[e]], sorted_rows[episodes.query[e]]
+        means = np.stack([support[episodes.support_labels[e].numpy() == way].mean(0) for way in range(4)])
+        nearest = ((query[:, None] - means) ** 2).sum(-1).argmin(1)
+        assert result.accuracies[e] == pytest.approx((nearest == episodes.query_labels[e].numpy()).mean())
+    table = found.to_pandas()
+    assert list(table.method) == [entry.name for part in found.tables for entry in part.entries]
+    assert "4-way 1-shot" in str(found)
+    with pytest.raises(KeyError, match="there are"):
+        found["remp", 3]
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "more", "message"),
+    [
+        (np.zeros((3, 2)), [0, 1], {}, "needed numbers"),
+        (np.full((4, 2), np.nan), [0, 0, 1, 1], {}, "NaN"),
+        (np.zeros((4, 2)), [0, 0, 1, 1], {"transform": "mirror"}, "no images"),
+    ],
+)
+def test_rows_that_cannot_be_compared_are_told(X, y, more, message):
+    with pytest.raises(ConfigError, match=message):
+        compare(X, y, **more)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from remp.cli import compare as cli_compare
 from remp.cli import data as cli_data
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
-from remp.cli.options import Distribution, Shots, make_protocol
+from remp.cli.options import Distribution, SeveralShots, Shots, make_protocol
 from remp.cli.settings import file_and_settings
 from remp.errors import Interrupted, RempError
 from remp.system.progress import is_first_process
@@ -64,7 +64,7 @@ def evaluate(
     data: Annotated[str | None, typer.Option(help="A prepared data set; default the one trained on.")] = None,
     split: Annotated[str, typer.Option(help="Whose classes.")] = "test",
     n_way: int = 5,
-    n_shot: Shots = "1",
+    n_shot: SeveralShots = ["1"],  # noqa: B006
     n_query: int = 15,
     n_episodes: int = 600,
     seed: int = 0,
@@ -86,17 +86,20 @@ def evaluate(
         raise RempError("which checkpoint? Give a file, the folder of a run, or the name of a shipped model")
     trained = load(file, **overrides)
     images = open_set(data or trained.config.data, split)
-    protocol, drawn = make_protocol(n_way, n_shot, n_query, distribution), None
-    chosen_seed: int | None = seed
+    tasks: list[tuple[Any, Any, int | None]] = [
+        (make_protocol(n_way, shots, n_query, distribution), None, seed) for shots in n_shot
+    ]
     if episodes:
         saved_episodes = load_episodes(episodes, images)
-        protocol, drawn, chosen_seed = saved_episodes.protocol, saved_episodes.episodes, saved_episodes.seed
-    result = run(
-        trained, images, protocol, n_episodes=n_episodes, seed=chosen_seed, transform=transform, episodes=drawn
-    )
-    shown = f"{trained.name.removesuffix('.safetensors')}-{images.name}-{protocol.n_way}way-{result.episode_hash[:8]}"
-    saved = result.save(out or Path("runs/evaluations") / f"{shown}.json")
-    print(f"{result.card()}\n  every episode's accuracy: {saved}")
+        tasks = [(saved_episodes.protocol, saved_episodes.episodes, saved_episodes.seed)]
+    for protocol, drawn, drawn_from in tasks:
+        result = run(
+            trained, images, protocol, n_episodes=n_episodes, seed=drawn_from, transform=transform, episodes=drawn
+        )
+        stem = trained.name.removesuffix(".safetensors")
+        shown = f"{stem}-{images.name}-{protocol.n_way}way-{result.episode_hash[:8]}"
+        saved = result.save(out or Path("runs/evaluations") / f"{shown}.json")
+        print(f"{result.card()}\n  every episode's accuracy: {saved}")
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from remp.cli.options import Distribution, make_protocol
+from remp.cli.options import Distribution, SeveralShots, make_protocol
 from remp.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def compare(
     methods: Annotated[str, typer.Option(help="Names joined by commas, or all that work on frozen features.")] = "all",
     reference: Annotated[str, typer.Option(help="The method that differences are taken to.")] = "protonet",
     n_way: int = 5,
-    n_shot: Annotated[str, typer.Option(help="Labelled images of a class; several: --n-shot 1 5.")] = "1",
+    n_shot: SeveralShots = ["1"],  # noqa: B006
     n_query: int = 15,
     n_episodes: int = 1000,
     seed: int = 0,
@@ -41,11 +41,10 @@ def compare(
 ) -> None:
     """Score classifiers on the same features and episodes; write table, numbers and picture."""
     from remp.datasets import open_set, read_index
-    from remp.evaluation.compare import chosen_methods
-    from remp.evaluation.compare import compare as run
+    from remp.evaluation.compare import chosen_methods, compare_features
     from remp.report.comparison import check_free, comparison_text, write_comparison
 
-    protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (n_shot, *context.args)]
+    protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (*n_shot, *context.args)]
     names = chosen_methods(methods, reference)
     source = _Source.find(features, data, side)
     images = open_set(source.data, split)
@@ -53,7 +52,7 @@ def compare(
     check_free(folder, overwrite=overwrite)
     training_images = open_set(images.name, "train") if "train" in read_index(images.name)["splits"] else None
     made = source.embed(images, training_images=training_images, transform=transform)
-    comparison = run(made, protocols, methods=names, reference=reference, n_episodes=n_episodes, seed=seed)
+    comparison = compare_features(made, protocols, methods=names, reference=reference, n_episodes=n_episodes, seed=seed)
     paths = write_comparison(comparison, folder, overwrite=overwrite)
     print(f"{comparison_text(comparison)}\n\n{folder}: {', '.join(path.name for path in paths)}")
 

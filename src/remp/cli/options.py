@@ -5,6 +5,9 @@ from typing import Annotated, Any
 import typer
 
 Shots = Annotated[str, typer.Option(help="Labelled images of a class; or one number a way: 1,1,2,5,5.")]
+SeveralShots = Annotated[
+    list[str], typer.Option(help="Labelled images of a class; repeat it for several numbers; 1,1,2,5,5: one per way.")
+]
 Distribution = Annotated[str, typer.Option(help="Classes of the queries: balanced, or dirichlet:A.")]
 
 

@@ -1,8 +1,13 @@
 """Classifiers on frozen features against each other: the same features, the same episodes, paired differences."""
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
 
 from remp.checks import nearest
 from remp.config import settings_model
@@ -16,6 +21,7 @@ from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import Row
 from remp.evaluation.statistics import paired_difference
 from remp.methods import METHODS, Method
+from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress
 
 
@@ -46,12 +52,127 @@ class Table:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table a protocol."""
+    """One table per protocol."""
 
     tables: tuple[Table, ...]
 
+    def __getitem__(self, key: tuple[str, int]) -> Result:
+        """The result of a method at a number of shots: comparison["remp", 5]."""
+        for table in self.tables:
+            for entry in table.entries:
+                if (entry.name, table.protocol.n_shot) == key:
+                    return entry.result
+        known = [(entry.name, table.protocol.n_shot) for table in self.tables for entry in table.entries]
+        raise KeyError(f"{key!r}; there are {known}")
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with one row per method and protocol: means and half-widths as shares, episodes per second."""
+        import pandas
+
+        return pandas.DataFrame(
+            {
+                "method": entry.name,
+                "n_way": table.protocol.n_way,
+                "n_shot": table.protocol.n_shot,
+                "accuracy": entry.result.estimate.mean,
+                "half_width_95": entry.result.estimate.half_width,
+                "n_episodes": entry.result.estimate.n,
+                "difference": None if entry.difference is None else entry.difference.mean,
+                "difference_half_width_95": None if entry.difference is None else entry.difference.half_width,
+                "transductive": entry.result.transductive,
+                "assumes_balance": entry.result.assumes_balance,
+                "episodes_per_second": entry.episodes_per_second,
+            }
+            for table in self.tables
+            for entry in table.entries
+        )
+
+    def __str__(self) -> str:
+        lines = []
+        for table in self.tables:
+            lines.append(f"{table.protocol.n_way}-way {table.protocol.n_shot}-shot")
+            width = max(len(entry.name) for entry in table.entries)
+            lines += [f"  {e.name:<{width}}   {e.accuracy}   {e.lead:>15}   {e.assumptions}" for e in table.entries]
+            lines.append(f"  differences: to {table.reference}, in points, paired by episode")
+        return "\n".join(lines)
+
 
 def compare(
+    X: Any,
+    y: Any,
+    *,
+    methods: str | Sequence[str] = "all",
+    reference: str = "protonet",
+    n_way: int | None = None,
+    n_shot: int | Sequence[int] = (1, 5),
+    n_query: int = 15,
+    n_episodes: int = 1000,
+    seed: int = 0,
+    transform: str = "none",
+) -> Comparison:
+    """Score classifiers on few-shot episodes drawn from embeddings of your own.
+
+    Parameters
+    ----------
+    X : (n, dim) embeddings.
+    y : (n,) classes, names or numbers.
+    methods : names of methods, or "all" that work on frozen features.
+    reference : the method that differences are taken to; it is scored whether named or not.
+    n_way : classes of an episode; default 5, or all if there are fewer.
+    n_shot : labelled rows of each class, one number or several.
+    n_query : rows of each class to label.
+    n_episodes, seed : how many episodes, and from which seed they are drawn.
+    transform : parts of "power+l2+centre" done to the embeddings first.
+
+    Returns
+    -------
+    Comparison: print it, index it (comparison["remp", 5] is a Result), or call to_pandas().
+
+    Examples
+    --------
+    >>> import remp
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> found = remp.compare(X, y, methods=["remp", "logistic-regression"], n_shot=1, n_episodes=20)
+    >>> found["remp", 1].estimate.n
+    20
+    """
+    chosen = FeatureTransform.parse(transform)
+    if chosen.mirror or chosen.zoom:
+        raise ConfigError(f"transform is {transform!r}, but embeddings are no images: leave mirror and zoom out")
+    images = _labelled_rows(X, y)
+    values = chosen.features(torch.from_numpy(np.ascontiguousarray(images.images, dtype=np.float32)))
+    features = FrozenFeatures(images, values, None, chosen, "own embeddings", "none", images.fingerprint)
+    ways = min(5, images.n_classes) if n_way is None else n_way
+    shots = [n_shot] if isinstance(n_shot, int) else list(n_shot)
+    return compare_features(
+        features,
+        [Protocol(ways, shot, n_query) for shot in shots],
+        methods=methods,
+        reference=reference,
+        n_episodes=n_episodes,
+        seed=seed,
+    )
+
+
+def _labelled_rows(X: Any, y: Any) -> ImageSet:
+    """Embeddings and classes as a set that episodes can be drawn from, sorted by class."""
+    rows, classes = np.asarray(X), np.asarray(y)
+    if rows.ndim != 2 or rows.dtype.kind not in "fiub" or len(rows) != len(classes) or not len(rows):
+        raise ConfigError(
+            f"got X of {rows.dtype} {rows.shape} and y of {classes.shape}; needed numbers (n, dim) and n classes"
+        )
+    if not np.isfinite(rows).all():
+        raise ConfigError("X holds NaN or infinity: leave those rows out")
+    names, codes = np.unique(classes, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    fingerprint = hashlib.sha256(np.ascontiguousarray(rows[order]).tobytes() + codes[order].tobytes()).hexdigest()
+    return ImageSet(
+        "own embeddings", "all", rows[order], codes[order].astype(np.int64), tuple(map(str, names)), fingerprint, (), ()
+    )
+
+
+def compare_features(
     features: FrozenFeatures,
     protocols: Sequence[Protocol],
     *,

@@ -10,7 +10,7 @@ import numpy as np
 from remp.datasets import ImageSet, open_set
 from remp.episodes import Protocol
 from remp.errors import RempError
-from remp.evaluation.compare import compare
+from remp.evaluation.compare import compare_features
 from remp.evaluation.evaluate import evaluate
 from remp.evaluation.frozen_features import FrozenFeatures, frozen_features
 from remp.evaluation.result import Result
@@ -103,7 +103,7 @@ def _result(
         trained = load(run.checkpoint, **settings)
         return evaluate(trained, images, protocol, n_episodes=n_episodes, seed=seed, transform=row.transform)
     features = _features(run.checkpoint, images, row.transform)
-    compared = compare(
+    compared = compare_features(
         features, [protocol], methods=[row.method], reference=row.method, n_episodes=n_episodes, seed=seed
     )
     return compared.tables[0].entries[0].result
