@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from remp.errors import ConfigError
-from remp.methods.ilpc import ILPC
+from remp.methods.ilpc import ILPC, mean_losses
 from transductive_task import tasks
 
 STEPS, NEIGHBOURS, SELECTED = 30, 5, 2
@@ -84,3 +84,24 @@ def test_a_task_that_is_done_earlier_is_not_changed_by_the_others():
 def test_a_graph_that_outweighs_all_labels_is_an_error():
     with pytest.raises(ConfigError, match="spreading is 1"):
         ILPC(spreading=1.0)
+
+
+def test_the_mean_losses_are_those_of_a_linear_layer_trained_by_torch():
+    torch.manual_seed(0)
+    items, labels = torch.randn(6, 10), torch.tensor([0, 1, 2, 0, 1, 0])
+    start = torch.rand(3, 6)
+    layer = torch.nn.Linear(10, 3)
+    with torch.no_grad():
+        layer.weight.copy_(start @ items)
+        layer.bias.zero_()
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+    total = torch.zeros(6)
+    for _ in range(25):
+        losses = torch.nn.functional.cross_entropy(layer(items), labels, reduction="none")
+        total += losses.detach()
+        optimiser.zero_grad()
+        losses.mean().backward()
+        optimiser.step()
+    targets = torch.nn.functional.one_hot(labels, 3).T.float()
+    ours = mean_losses(start[None], (items @ items.T)[None], targets[None], steps=25, rate=0.1)
+    torch.testing.assert_close(ours[0], total / 25, rtol=1e-4, atol=1e-5)

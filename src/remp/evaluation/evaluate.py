@@ -14,7 +14,7 @@ from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
 from remp.errors import CheckpointError, ConfigError, EpisodeError
 from remp.evaluation.result import Result
-from remp.methods.base import Method
+from remp.methods.base import Method, evaluation_mode
 from remp.rectification.transform import FeatureTransform
 from remp.system.allocator import keep_freed_memory
 from remp.system.progress import progress
@@ -148,14 +148,8 @@ def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
 
 @contextmanager
 def _evaluating(method: Method) -> Iterator[None]:
-    """Evaluation mode without gradients; the method's mode is restored at the end."""
-    was_training = method.training
-    method.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        method.train(was_training)
+    with evaluation_mode(method), torch.inference_mode():
+        yield
 
 
 def _device(method: Method) -> torch.device:

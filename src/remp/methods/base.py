@@ -1,5 +1,8 @@
 """The contract of a few-shot method: episodes of features in, logits out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
 from typing import ClassVar
 
 import torch.nn.functional as F
@@ -7,6 +10,7 @@ from torch import Tensor, nn
 
 from remp.backbones.base import Backbone
 from remp.episodes import Episodes
+from remp.errors import ConfigError
 
 
 class Method(nn.Module):
@@ -60,3 +64,34 @@ def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:
     """Mean over all queries of all episodes: (E, Q, n), (E, Q) -> scalar."""
     assert labels is not None, "training episodes carry query labels"
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def vector_size(method: Method) -> int:
+    """Numbers in a feature."""
+    if not method.feature_shape:
+        raise ConfigError(
+            f"{type(method).__name__} learns layers on its features: give feature_shape, the size of a feature"
+        )
+    return prod(method.feature_shape)
+
+
+def map_shape(method: Method) -> tuple[int, int, int]:
+    """(width, height, breadth) of a feature that is a map."""
+    if len(method.feature_shape) != 3:
+        raise ConfigError(
+            f"{type(method).__name__} got feature_shape={method.feature_shape}; it learns layers on maps and needs "
+            "their (width, height, breadth)"
+        )
+    width, height, breadth = method.feature_shape
+    return width, height, breadth
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """While it lasts `module` is in evaluation mode; then its mode is what it was."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)

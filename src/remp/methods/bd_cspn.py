@@ -8,8 +8,8 @@ from remp.checks import check_choice, require_positive
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.maths.bias_diminishing import Weighting, completed_weights, cosines, in_unshifted_items, shift_queries
-from remp.methods.maths.cl2n import cl2n_products
-from remp.methods.maths.item_space import squared_distances
+from remp.methods.maths.feature_norms import cl2n_products
+from remp.methods.maths.whole_episode import squared_distances
 
 Metric = Literal["cosine", "euclidean"]
 

@@ -7,10 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.episodes import Episodes
-from remp.methods.base import Method
-from remp.methods.dense import dense_cross_entropy, positions, query_class_ids
-from remp.methods.maths.weighted_means import means_with_queries
-from remp.methods.shapes import map_shape
+from remp.methods.base import Method, map_shape
+from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions, query_class_ids
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import unit
 

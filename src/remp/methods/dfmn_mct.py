@@ -9,11 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.episodes import Episodes
-from remp.methods.base import Method, cross_entropy
-from remp.methods.dense import dense_cross_entropy, positions, query_class_ids
-from remp.methods.maths.evaluation_mode import evaluation_mode
-from remp.methods.maths.weighted_means import means_with_queries
-from remp.methods.shapes import map_shape
+from remp.methods.base import Method, cross_entropy, evaluation_mode, map_shape
+from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions, query_class_ids
 from remp.rectification.similarity import negative_squared_distance, unit
 
 # A length scale never gets smaller: distances stay below 4 / SMALLEST_SCALE².

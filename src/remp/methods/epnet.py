@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
-from remp.methods.base import cross_entropy
+from remp.methods.base import cross_entropy, vector_size
 from remp.methods.maths.graph import normalise, propagator, squared_distances, without_loops
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.methods.pretraining import PretrainedMethod
-from remp.methods.shapes import vector_size
 from remp.rectification.number_range import to_dtype
 
 _EXTRA_DEGREE = 1e-4

@@ -7,10 +7,9 @@ from torch import Tensor, nn
 
 from remp.checks import check_choice
 from remp.episodes import Episodes
-from remp.methods.base import cross_entropy
+from remp.methods.base import cross_entropy, vector_size
 from remp.methods.maths.whole_episode import all_items, all_labels
 from remp.methods.pretraining import PretrainedMethod
-from remp.methods.shapes import vector_size
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import negative_squared_distance, unit
 

@@ -10,14 +10,14 @@ from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
 from remp.methods.base import Method
-from remp.methods.maths.item_space import inner_products, mean_weights, stacked, unit_weights
-from remp.methods.maths.label_cleaning import mean_losses
-from remp.methods.maths.power_transform import centred_on_sphere, power_transform
+from remp.methods.maths.feature_norms import centred_on_sphere, power_transform
 from remp.methods.maths.sinkhorn import sinkhorn
+from remp.methods.maths.whole_episode import inner_products, mean_weights, stacked, unit_weights
 from remp.rectification.number_range import TINY
 from remp.rectification.similarity import unit
 
 _EDGE_POWER = 3
+_MOMENTUM, _WEIGHT_DECAY = 0.9, 5e-4
 
 
 class ILPC(Method):
@@ -115,3 +115,23 @@ def _propagation(cosines: Tensor, neighbours: int, spreading: float) -> Tensor:
     edges = edges + edges.transpose(-1, -2)
     scale = edges.sum(-1).clamp(min=TINY).rsqrt()
     return torch.linalg.inv(identity - spreading * scale.unsqueeze(-1) * edges * scale.unsqueeze(-2))
+
+
+def mean_losses(start: Tensor, products: Tensor, targets: Tensor, *, steps: int, rate: float) -> Tensor:
+    """Cross-entropy of each item (E, n), averaged over `steps` steps of full-batch gradient descent with momentum.
+
+    The classifier is a linear layer with bias whose weight vectors are sums of the items: gradients are such sums too,
+    so its training needs the items' inner products only. start: (E, N, n), its first weights, as weights of the items.
+    products: (E, n, n). targets: (E, N, n), one-hot.
+    """
+    weights, biases = start, torch.zeros_like(start[..., :1])
+    pace, bias_pace = torch.zeros_like(weights), torch.zeros_like(biases)
+    losses = torch.zeros_like(products[..., 0])
+    for _ in range(steps):
+        logs = (weights @ products + biases).log_softmax(-2)
+        losses = losses - (targets * logs).sum(-2)
+        slopes = (logs.exp() - targets) / targets.shape[-1]
+        pace = _MOMENTUM * pace + slopes + _WEIGHT_DECAY * weights
+        bias_pace = _MOMENTUM * bias_pace + slopes.sum(-1, keepdim=True) + _WEIGHT_DECAY * biases
+        weights, biases = weights - rate * pace, biases - rate * bias_pace
+    return losses / steps

@@ -10,7 +10,7 @@ from remp.checks import check_choice, require_at_least, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
 from remp.methods.base import Method
-from remp.methods.maths.cl2n import cl2n_products
+from remp.methods.maths.feature_norms import cl2n_products
 from remp.methods.maths.graph import nearest_neighbours, normalise, propagate, without_loops
 
 Kernel = Literal["rbf", "knn"]

@@ -10,8 +10,8 @@ from remp.checks import require_at_least
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
 from remp.methods.maths.bias_diminishing import completed_weights, shift_queries
-from remp.methods.maths.cl2n import cl2n_products
-from remp.methods.maths.item_space import mean_weights, squared_distances
+from remp.methods.maths.feature_norms import cl2n_products
+from remp.methods.maths.whole_episode import mean_weights, squared_distances
 
 
 class LaplacianShot(Method):

@@ -11,11 +11,9 @@ from torch import Tensor
 from torch.func import functional_call, grad
 
 from remp.episodes import Episodes
-from remp.methods.base import Method
+from remp.methods.base import Method, evaluation_mode, vector_size
 from remp.methods.maths.batch_norm_hooks import changed_batch_norms, norm_by_first
-from remp.methods.maths.evaluation_mode import evaluation_mode
 from remp.methods.maths.whole_episode import all_items
-from remp.methods.shapes import vector_size
 from remp.rectification.number_range import in_safe_range, to_dtype
 
 Weights = dict[str, Tensor]

@@ -8,7 +8,7 @@ from torch import Tensor
 from remp.checks import check_choice, require_at_least, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked
+from remp.methods.maths.whole_episode import inner_products, mean_weights, squared_distances, stacked
 from remp.rectification.number_range import TINY, in_safe_range, to_dtype
 from remp.rectification.similarity import unit
 

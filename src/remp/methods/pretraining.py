@@ -6,9 +6,8 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.methods.base import Method, cross_entropy
+from remp.methods.base import Method, cross_entropy, vector_size
 from remp.methods.maths.whole_episode import all_class_ids, all_items
-from remp.methods.shapes import vector_size
 
 
 class PretrainedMethod(Method):

@@ -8,9 +8,15 @@ from torch import Tensor
 from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.item_space import inner_products, mean_weights, normalised_products, squared_distances, stacked
-from remp.methods.maths.power_transform import centred, power_transform
+from remp.methods.maths.feature_norms import centred, power_transform
 from remp.methods.maths.sinkhorn import sinkhorn
+from remp.methods.maths.whole_episode import (
+    inner_products,
+    mean_weights,
+    normalised_products,
+    squared_distances,
+    stacked,
+)
 from remp.rectification.number_range import TINY
 from remp.rectification.similarity import unit
 

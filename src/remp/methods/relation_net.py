@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from remp.checks import check_choice
 from remp.episodes import Episodes, one_hot_rows
-from remp.methods.base import Method, cross_entropy
-from remp.methods.shapes import map_shape
+from remp.methods.base import Method, cross_entropy, map_shape
 from remp.rectification.rectify import class_means
 
 ClassMap = Literal["sum", "mean"]

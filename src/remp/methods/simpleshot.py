@@ -7,7 +7,7 @@ from torch import Tensor
 from remp.checks import check_choice
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.methods.maths.cl2n import cl2n
+from remp.methods.maths.feature_norms import cl2n
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import negative_squared_distance
 

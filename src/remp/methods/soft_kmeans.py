@@ -6,7 +6,7 @@ from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.methods.maths.cl2n import cl2n
+from remp.methods.maths.feature_norms import cl2n
 from remp.rectification.rectify import rectify
 from remp.rectification.settings import Rectification
 

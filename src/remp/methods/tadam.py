@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.methods.base import Method, cross_entropy
+from remp.methods.base import Method, cross_entropy, vector_size
 from remp.methods.maths.batch_norm_hooks import batch_norms, changed_batch_norms
 from remp.methods.maths.whole_episode import all_class_ids, all_items
-from remp.methods.shapes import vector_size
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import negative_distance
 

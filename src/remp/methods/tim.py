@@ -8,9 +8,8 @@ from torch import Tensor
 from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.adam import adam
-from remp.methods.maths.item_space import inner_products, mean_weights, squared_distances, stacked
-from remp.methods.maths.mutual_information import InformationLoss
+from remp.methods.maths.mutual_information import InformationLoss, adam
+from remp.methods.maths.whole_episode import inner_products, mean_weights, squared_distances, stacked
 from remp.rectification.number_range import TINY
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import negative_squared_distance, unit

@@ -7,10 +7,9 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
-from remp.methods.base import Method, cross_entropy
+from remp.methods.base import Method, cross_entropy, map_shape
 from remp.methods.maths.graph import keep_nearest, normalise, propagate, squared_distances
 from remp.methods.maths.whole_episode import all_items, all_labels
-from remp.methods.shapes import map_shape
 from remp.rectification.number_range import to_dtype
 
 # Between features of batch norm and ReLU, edges then weigh neither about 1 nor about 0: there gradients vanish.

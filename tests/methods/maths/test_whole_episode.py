@@ -3,7 +3,17 @@
 import torch
 
 from remp.episodes import Episodes
-from remp.methods.maths.whole_episode import all_items, joined
+from remp.methods.maths.whole_episode import (
+    all_items,
+    inner_products,
+    joined,
+    mean_weights,
+    squared_distances,
+    unit_weights,
+)
+
+ITEMS = torch.randn(2, 7, 20, generator=torch.Generator().manual_seed(0))
+WEIGHTS = torch.rand(2, 3, 7, generator=torch.Generator().manual_seed(1))
 
 
 def test_slices_of_one_tensor_are_joined_without_a_copy():
@@ -40,3 +50,21 @@ def test_the_gradient_reaches_both():
     whole = torch.randn(3, 7, 4, requires_grad=True)
     joined(whole[:, :2], whole[:, 2:]).sum().backward()
     assert torch.equal(whole.grad, torch.ones_like(whole))
+
+
+def test_distances_are_those_of_the_vectors():
+    expected = torch.cdist(WEIGHTS @ ITEMS, ITEMS).square()
+    torch.testing.assert_close(squared_distances(WEIGHTS, inner_products(ITEMS)), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_mean_weights_give_the_mean_of_each_class_and_nothing_for_an_empty_one():
+    labels = torch.tensor([[[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]]).expand(2, -1, -1)
+    prototypes = mean_weights(labels, 7) @ ITEMS
+    torch.testing.assert_close(prototypes[:, 0], ITEMS[:, :2].mean(1))
+    torch.testing.assert_close(prototypes[:, 1], ITEMS[:, 2])
+    assert (prototypes[:, 2] == 0).all()
+
+
+def test_unit_weights_give_prototypes_of_norm_1():
+    prototypes = unit_weights(WEIGHTS, inner_products(ITEMS)) @ ITEMS
+    torch.testing.assert_close(prototypes, torch.nn.functional.normalize(WEIGHTS @ ITEMS, dim=-1), rtol=1e-4, atol=1e-5)

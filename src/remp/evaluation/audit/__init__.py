@@ -9,7 +9,7 @@ from torch import Tensor
 from remp.episodes import Episodes
 from remp.evaluation.audit.balance import measure_balance
 from remp.evaluation.audit.subject import IMAGE_SIZE, Finding, Subject, rows, with_queries
-from remp.methods.base import Method
+from remp.methods.base import Method, evaluation_mode
 
 TOLERANCE = 1e-4  # of the usual spread of a query's logits
 ALONE = 8  # tasks of a batch that are asked about again one by one
@@ -22,12 +22,8 @@ def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed
     `image_size` (height, width, channels). A property whose check raises has failed, and the others go on.
     """
     subject = Subject(method, image_size, seed)
-    was_training = method.training
-    method.eval()
-    try:
+    with evaluation_mode(method):
         return [_checked(name, check, subject) for name, check in PROPERTIES.items()]
-    finally:
-        method.train(was_training)
 
 
 def _checked(name: str, check: Callable[[Subject], Finding], subject: Subject) -> Finding:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remp.episodes import one_hot_rows
-from remp.methods.maths.item_space import mean_weights
+from remp.methods.maths.whole_episode import mean_weights
 
 Weighting = Literal["across-classes", "within-class"]
 

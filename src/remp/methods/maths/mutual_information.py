@@ -1,5 +1,6 @@
-"""The loss of transductive information maximisation, TIM: its slope in the prototypes, in closed form."""
+"""The loss of TIM, transductive information maximisation: its slope in closed form, and Adam to go down it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from remp.checks import require_at_least, require_positive
 
 # Logarithms of probabilities are cut here: far below all that counts, far above what exp can still hold.
 _LOWEST_LOG = -60.0
+_FIRST_DECAY, _SECOND_DECAY, _EPSILON = 0.9, 0.999, 1e-8
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,16 @@ class InformationLoss:
         if self.alpha == 1:
             return -logs
         return (self.alpha / (1 - self.alpha)) * ((self.alpha - 1) * logs).exp()
+
+
+def adam(start: Tensor, gradient: Callable[[Tensor], Tensor], *, steps: int, step_size: float) -> Tensor:
+    """Where `steps` steps of Adam lead from `start`. gradient: values -> slope of the loss in each of them."""
+    values = start.clone()
+    first, second = torch.zeros_like(values), torch.zeros_like(values)
+    for step in range(1, steps + 1):
+        slope = gradient(values)
+        first.lerp_(slope, 1 - _FIRST_DECAY)
+        second.mul_(_SECOND_DECAY).addcmul_(slope, slope, value=1 - _SECOND_DECAY)
+        size = second.sqrt().div_((1 - _SECOND_DECAY**step) ** 0.5).add_(_EPSILON)
+        values.addcdiv_(first, size, value=-step_size / (1 - _FIRST_DECAY**step))
+    return values

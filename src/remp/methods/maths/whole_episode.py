@@ -1,9 +1,15 @@
-"""Support and queries of an episode as one set, for graphs and losses that treat them alike."""
+"""Support and queries of an episode as one set, and prototypes as weighted sums of it.
+
+A prototype that starts as a mean of items and only moves towards means of items is c_n = Σ_i W_ni x_i. Its distances
+follow exactly from the weights W and the inner products G = X Xᵀ, so an iteration costs N·n² instead of 2·N·n·d.
+"""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from remp.episodes import Episodes
+from remp.rectification.number_range import TINY
 
 
 def all_items(episodes: Episodes) -> Tensor:
@@ -37,3 +43,42 @@ def all_class_ids(episodes: Episodes) -> Tensor:
     """Which class of the data set each is, in training episodes: (E, S + Q)."""
     assert episodes.class_ids is not None, "training episodes name their classes"
     return episodes.class_ids.gather(1, all_labels(episodes))
+
+
+def stacked(episodes: Episodes) -> Tensor:
+    """Support and queries, in this order, in single precision at least: (E, S + Q, d). Not to be written to."""
+    items = all_items(episodes)
+    return items.to(torch.promote_types(items.dtype, torch.float32))
+
+
+def inner_products(items: Tensor) -> Tensor:
+    """(E, n, d) -> (E, n, n)"""
+    return items @ items.transpose(-1, -2)
+
+
+def normalised_products(products: Tensor) -> Tensor:
+    """Inner products (E, n, n) of the same items brought to L2 norm 1; those of an item at the origin stay 0."""
+    inverse_norms = products.diagonal(dim1=-2, dim2=-1).clamp(min=TINY**2).rsqrt()
+    return products * inverse_norms.unsqueeze(-1) * inverse_norms.unsqueeze(-2)
+
+
+def squared_distances(weights: Tensor, products: Tensor) -> Tensor:
+    """‖Σ_j W_nj x_j - x_i‖²: weights (E, N, n), inner products (E, n, n) -> (E, N, n)."""
+    crossed = weights @ products
+    squares = (weights * crossed).sum(-1, keepdim=True)
+    return (squares - 2 * crossed + products.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)).clamp(min=0)
+
+
+def mean_weights(assignments: Tensor, n_items: int | None = None) -> Tensor:
+    """Weights (E, N, n_items) of the mean of each class, from how far (E, N, n) each item belongs to each class.
+
+    Items beyond the assigned ones have weight 0; a class without items has only zeros.
+    """
+    weights = assignments / assignments.sum(-1, keepdim=True).clamp(min=TINY)
+    return weights if n_items is None else F.pad(weights, (0, n_items - weights.shape[-1]))
+
+
+def unit_weights(weights: Tensor, products: Tensor) -> Tensor:
+    """Weights (E, N, n) scaled so that each prototype has L2 norm 1; one at the origin stays there."""
+    squares = (weights * (weights @ products)).sum(-1, keepdim=True)
+    return weights / squares.clamp(min=TINY).sqrt()

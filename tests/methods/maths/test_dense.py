@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from remp.methods.maths.weighted_means import means_with_queries
+from remp.methods.maths.dense import means_with_queries
 
 
 def test_a_case_worked_by_hand():

@@ -1,12 +1,13 @@
-"""CL2N, features centred on the mean of the training classes with L2 norm 1; and their inner products."""
+"""What methods do to features first: CL2N and its inner products, the power transform, centring."""
 
 import torch
 from torch import Tensor
 
-from remp.methods.maths.item_space import inner_products, normalised_products
-from remp.methods.maths.whole_episode import joined
+from remp.methods.maths.whole_episode import inner_products, joined, normalised_products
 from remp.rectification.number_range import to_double
 from remp.rectification.similarity import unit
+
+_OFFSET = 1e-6
 
 
 def cl2n(features: Tensor, base_mean: Tensor | None) -> Tensor:
@@ -30,3 +31,20 @@ def cl2n_products(support: Tensor, query: Tensor, base_mean: Tensor | None) -> T
 
 def _centred(features: Tensor, base_mean: Tensor | None) -> Tensor:
     return features if base_mean is None else features - base_mean.to(features)
+
+
+def power_transform(features: Tensor, exponent: float) -> Tensor:
+    """(x + 1e-6)^exponent, of each number; a negative one keeps its sign: -(|x| + 1e-6)^exponent."""
+    if exponent == 1:
+        return features
+    return features.abs().add_(_OFFSET).pow_(exponent).copysign_(features)
+
+
+def centred(items: Tensor) -> Tensor:
+    """Items (E, n, d) minus their mean, which is summed in double precision: the order of the items does not show."""
+    return items - items.mean(-2, keepdim=True, dtype=torch.float64).to(items.dtype)
+
+
+def centred_on_sphere(items: Tensor) -> Tensor:
+    """Items (E, n, d) minus their mean, each with L2 norm 1; an item at the mean is 0."""
+    return unit(centred(items))
