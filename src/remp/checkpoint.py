@@ -21,7 +21,7 @@ from remp.errors import CheckpointError, ConfigError
 from remp.methods import KNOWN, Method
 from remp.prediction import Pictures, Prediction, predict
 from remp.rectification.transform import FeatureTransform
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 from remp.version import __version__
 
 FORMAT = 1

@@ -15,7 +15,7 @@ import yaml
 
 from remp.checkpoint import read_checkpoint
 from remp.errors import CheckpointError, Interrupted, TrainingError
-from remp.system import atomic
+from remp.system import files
 from remp.training import resume
 from remp.training.interruption import watch_interruptions
 from remp.training.trainer import Trainer
@@ -148,7 +148,7 @@ def kill_at(monkeypatch, moment, nth):
             raise Killed
         return genuine(*arguments)
 
-    monkeypatch.setattr(atomic.os, moment, killed)
+    monkeypatch.setattr(files.os, moment, killed)
     monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
 
 
@@ -164,7 +164,7 @@ def test_a_full_disk_is_told_and_the_checkpoint_before_stays(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as context:
-        context.setattr(atomic.os, "fsync", full)
+        context.setattr(files.os, "fsync", full)
         with pytest.raises(TrainingError, match=r"after 6 episodes.*No space.*intact"):
             train_tiny("cut")
     cut = tmp_path / "cut"

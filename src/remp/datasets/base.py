@@ -16,7 +16,7 @@ import numpy as np
 from remp.datasets.split_writer import SplitWriter
 from remp.errors import DataError
 from remp.strangers import border, shortened
-from remp.system.home import home
+from remp.system.files import home
 
 SPLITS = ("train", "val", "test")
 FORMAT = 1

@@ -11,7 +11,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from remp.datasets.archives import Members
 from remp.errors import DataError
 from remp.strangers import reason
-from remp.system.room import Room
+from remp.system.memory import Room
 
 MAX_PIXELS = 80_000_000  # more than most cameras have; a small file can claim to hold far more
 _MOST_PIXELS = {"WEBP": 24_000_000}  # its decoder takes three times the memory of the others

@@ -12,7 +12,7 @@ from remp.datasets.download import fetch
 from remp.datasets.raw import RawSet, ReadOptions
 from remp.datasets.table import Dataset, find_dataset
 from remp.errors import DataError
-from remp.system.home import home
+from remp.system.files import home
 from remp.system.progress import progress
 
 DEFAULT_OPTIONS = ReadOptions()

@@ -14,7 +14,7 @@ from torch import Tensor
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, Protocol
 from remp.errors import DataError, EpisodeError
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 
 FORMAT = "remp-episodes-1"
 _ARRAYS = ("support", "support_labels", "query", "query_labels", "class_ids")

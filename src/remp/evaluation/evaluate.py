@@ -16,7 +16,7 @@ from remp.errors import CheckpointError, ConfigError, EpisodeError
 from remp.evaluation.result import Result
 from remp.methods.base import Method, evaluation_mode
 from remp.rectification.transform import FeatureTransform
-from remp.system.allocator import keep_freed_memory
+from remp.system.memory import keep_freed_memory
 from remp.system.progress import progress
 from remp.system.threads import on_all_cores
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from remp.episodes import Protocol
 from remp.evaluation.statistics import Estimate, mean_interval
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from remp.evaluation.compare import Comparison, Entry, Table
 from remp.evaluation.side_by_side import protocol_note
 from remp.evaluation.statistics import Estimate
 from remp.report.drawing import COLOURS, QUIET
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

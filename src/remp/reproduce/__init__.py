@@ -14,7 +14,7 @@ from remp.reproduce.manifest import Axis, Item, Manifest, Row, read_manifest
 from remp.reproduce.scoring import CHECKED, Cell, score_cell
 from remp.reproduce.tables import overview, read_results, write_results
 from remp.reproduce.trainings import Run, plan_run, train_missing
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 
 MANIFEST = Path("results/manifest.yaml")
 # Mean accuracies of the first episodes may differ by this much, in points, between machines whose arithmetic differs.

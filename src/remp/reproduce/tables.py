@@ -9,7 +9,7 @@ import numpy as np
 
 from remp.reproduce.manifest import Item, Manifest
 from remp.reproduce.scoring import Cell, as_json
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 
 MINUS = "−"
 

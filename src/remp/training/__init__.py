@@ -7,9 +7,9 @@ from typing import Any
 from remp.config import RunConfig, load_config, make_config
 from remp.datasets import ImageSet, open_set
 from remp.methods import Method, make_known
-from remp.training.budget import with_budget
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
+from remp.training.schedule import with_budget
 from remp.training.trainer import Trainer
 
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from remp.config import RunConfig, load_config
 from remp.errors import TrainingError
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 
 
 class RunFolder:

@@ -1,12 +1,53 @@
 """What a resumed run needs besides its settings: weights, momentum and moving average, as named tensors."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
 from remp.checkpoint import parts_of
 from remp.config import RunConfig
 from remp.errors import CheckpointError
-from remp.training.averaging import MovingAverage
+
+
+class MovingAverage:
+    """average ← decay · average + (1 - decay) · weights, over parameters and floating-point buffers.
+
+    The decay is small at first, (1 + step) / (10 + step), so that the random start is soon forgotten. Not torch's
+    AveragedModel: that keeps a second network, and a decay that follows the step needs a function of one's own there.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        self._module, self._decay = module, decay
+        self.values = {name: t.detach().clone() for name, t in module.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        decay = min(self._decay, (1 + step) / (10 + step))
+        averages, weights = [], []
+        for name, tensor in self._module.state_dict().items():
+            if tensor.is_floating_point():
+                averages.append(self.values[name])
+                weights.append(tensor)
+            else:
+                self.values[name].copy_(tensor)
+        torch._foreach_lerp_(averages, weights, 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Within it, the module has the averaged weights."""
+        own = {name: t.detach().clone() for name, t in self._module.state_dict().items()}
+        self._module.load_state_dict(self.values)
+        try:
+            yield
+        finally:
+            self._module.load_state_dict(own)
+
+    def load(self, values: dict[str, Tensor]) -> None:
+        """Take up averages that were saved; device and memory layout stay those of the module."""
+        for name, average in self.values.items():
+            average.copy_(values[name])
 
 
 def make_optimiser(method: nn.Module, config: RunConfig) -> torch.optim.Optimizer:

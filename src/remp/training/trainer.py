@@ -18,16 +18,37 @@ from remp.errors import EpisodeError, Interrupted, TrainingError
 from remp.evaluation.evaluate import accuracies, draw_episodes
 from remp.models import find_checkpoint
 from remp.rectification.transform import FeatureTransform
-from remp.system.allocator import keep_freed_memory
+from remp.system.memory import keep_freed_memory
 from remp.system.progress import progress
-from remp.training.averaging import MovingAverage
 from remp.training.episodes import TrainingEpisodes
 from remp.training.interruption import watch_interruptions
-from remp.training.learning_rate import learning_rate
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
-from remp.training.state import is_finite, load_state, make_optimiser, state_tensors, weight_tensors
-from remp.training.window import TrainingWindow
+from remp.training.schedule import learning_rate
+from remp.training.state import MovingAverage, is_finite, load_state, make_optimiser, state_tensors, weight_tensors
+
+
+class TrainingWindow:
+    """Means of the loss terms, and the share of time spent on data, since it was made."""
+
+    def __init__(self) -> None:
+        self.started, self.data_seconds, self.steps, self.episodes = time.perf_counter(), 0.0, 0, 0
+        self.sums: dict[str, float] = {}
+
+    def add(self, terms: dict[str, float], episodes: int) -> None:
+        self.steps += 1
+        self.episodes += episodes
+        for name, value in terms.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def summary(self) -> dict[str, float]:
+        seconds = time.perf_counter() - self.started
+        means = {f"loss_{name}": round(value / max(self.steps, 1), 5) for name, value in self.sums.items()}
+        return {
+            **means,
+            "episodes_per_second": round(self.episodes / max(seconds, 1e-9), 3),
+            "data_share": round(self.data_seconds / max(seconds, 1e-9), 4),
+        }
 
 
 class Trainer:

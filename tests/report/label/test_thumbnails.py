@@ -12,7 +12,7 @@ from PIL import Image
 
 from remp.report.label import thumbnails
 from remp.report.label.thumbnails import MOST_BYTES, SIDE, ThumbnailCache, thumbnail_sources
-from remp.system.home import home
+from remp.system.files import home
 
 KEYS = [bytes([number]) * 16 for number in range(3)]
 

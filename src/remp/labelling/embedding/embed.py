@@ -14,7 +14,7 @@ from remp.labelling.embedding.cache import EmbeddingCache, KnownFiles, identity
 from remp.labelling.embedding.pictures import Picture, read_picture
 from remp.labelling.tasks.task import LabellingTask
 from remp.rows import Shard
-from remp.system.home import home
+from remp.system.files import home
 from remp.system.progress import Progress, progress
 from remp.system.threads import read_ahead
 

@@ -13,7 +13,7 @@ from PIL import Image
 from remp.datasets.decode import UnreadablePicture, centre_square
 from remp.labelling.embedding.cache import Identity, identity
 from remp.labelling.embedding.record_files import digest
-from remp.system.room import Room
+from remp.system.memory import Room
 
 MAX_BYTES = 2**29  # of a file; the largest photographs have a tenth of that
 _FILES = Room(2**28)  # bytes of the files that threads have read at once

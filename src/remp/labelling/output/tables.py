@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 from remp.version import __version__
 
 COLUMNS = ("file", "label", "probability", "runner-up", "margin", "status", "likeliest")

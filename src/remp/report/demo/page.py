@@ -14,7 +14,7 @@ from remp.evaluation.side_by_side import compare
 from remp.report.demo.showcase import Showcase
 from remp.report.drawing import class_colour
 from remp.report.page import render_page
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 from remp.version import __version__
 
 

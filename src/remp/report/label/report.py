@@ -14,7 +14,7 @@ from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
 from remp.report.label.thumbnails import thumbnail_sources
 from remp.report.label.tiles import TileChoice
 from remp.report.page import percent, render_page, short, visible
-from remp.system.atomic import write_atomically
+from remp.system.files import write_atomically
 from remp.version import __version__
 
 STRIP_LENGTHS = (8, 6, 4, 3, 2, 1, 0)  # eight stand in a line

@@ -12,7 +12,7 @@ from remp.datasets.decode import UnreadablePicture, centre_square
 from remp.labelling.embedding.cache import identity
 from remp.labelling.embedding.pictures import read_file
 from remp.labelling.embedding.record_files import KEY, RecordFiles, digest
-from remp.system.home import home
+from remp.system.files import home
 
 SIDE, QUALITY = 128, 80
 MOST_BYTES = 12 * 1024  # of a JPEG; the few larger ones are made again

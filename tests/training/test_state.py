@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from remp.training.averaging import MovingAverage
+from remp.training.state import MovingAverage
 
 
 def stepped(average, layer, n_steps):

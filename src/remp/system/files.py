@@ -1,7 +1,9 @@
-"""Files that are either the old one or the whole new one, whatever happens in between."""
+"""Where data and caches live, and files that are either the old one or the whole new one."""
 
 import os
 from pathlib import Path
+
+import platformdirs
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -16,3 +18,9 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def home() -> Path:
+    """The folder for data and caches: `$REMP_HOME`, or the platform's cache folder."""
+    chosen = os.environ.get("REMP_HOME")
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("remp"))

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from remp.system.room import Room
+from remp.system.memory import Room
 
 
 def test_never_more_is_held_than_there_is_room_for() -> None:

@@ -19,7 +19,7 @@ from remp.evaluation.evaluate import accuracies
 from remp.methods import METHODS, ProtoNet
 from remp.training import episodes as training_episodes
 from remp.training import train
-from remp.training.learning_rate import learning_rate
+from remp.training.schedule import learning_rate
 
 
 def log_of(folder):

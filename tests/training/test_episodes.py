@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from remp.backbones.embedding import Normalisation
-from remp.training.augment import random_resized_crop
+from remp.training.episodes import random_resized_crop
 
 SIDE = 32
 

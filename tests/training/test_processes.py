@@ -14,8 +14,7 @@ from remp.checkpoint import read_checkpoint
 from remp.config import make_config
 from remp.errors import ConfigError
 from remp.training import train
-from remp.training.processes import Processes
-from remp.training.running_statistics import RunningStatistics
+from remp.training.processes import Processes, RunningStatistics
 
 
 def trained_by_two(settings, tmp_path):
