@@ -56,7 +56,7 @@ class Stopwatch:
 
 def remp_step_seconds(config: RunConfig, steps: int) -> dict[str, float]:
     """Seconds a step of the package's loop, and the share of it outside forward, backward and optimiser."""
-    from remp.system.allocator import keep_freed_memory
+    from remp.system.memory import keep_freed_memory
     from remp.training.processes import Processes
     from remp.training.run_folder import RunFolder
     from remp.training.trainer import Trainer
