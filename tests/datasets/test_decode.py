@@ -12,7 +12,7 @@ from PIL import Image
 from bounds import bounded
 from raw_data import png, random_pixels
 from remp.datasets import decode as decode_module
-from remp.datasets.decode import decode
+from remp.datasets.decode import UnreadablePicture, decode, whole_picture
 from remp.errors import DataError
 
 
@@ -188,3 +188,23 @@ def test_a_picture_that_is_shrunk_first_looks_as_if_it_were_not(
     shrunk = decode(content, "x", 10, channels=1).astype(int)
     assert np.abs(whole - shrunk).max() <= (40 if mode == "1" else 5)
     assert np.ptp(whole) > 50
+
+
+def test_a_whole_picture_keeps_its_shape_and_its_pixels_if_it_is_small() -> None:
+    pixels = random_pixels(0, 20)[:, :14]
+    np.testing.assert_array_equal(whole_picture(png(pixels), 20), pixels)
+    assert whole_picture(png(np.zeros((40, 120, 3), np.uint8)), 60).shape == (20, 60, 3)
+
+
+def test_what_is_no_picture_is_no_whole_one_either() -> None:
+    with pytest.raises(UnreadablePicture, match="not a picture"):
+        whole_picture(b"<svg onload=alert(1)>", 20)
+
+
+def test_a_large_picture_is_whole_too() -> None:
+    pixels = np.zeros((1600, 3200, 3), np.uint8)
+    pixels[:, 1600:] = 200
+    small = whole_picture(png(pixels), 400)
+    assert small.shape == (200, 400, 3)
+    assert small[:, :190].max() <= 5
+    assert small[:, 210:].min() >= 195

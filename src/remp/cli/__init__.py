@@ -11,6 +11,7 @@ from remp.cli import compare as cli_compare
 from remp.cli import data as cli_data
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
+from remp.cli import studio as cli_studio
 from remp.cli.options import Distribution, SeveralShots, Shots, make_protocol
 from remp.cli.settings import file_and_settings
 from remp.errors import Interrupted, RempError
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at them.")
 
 app.command()(cli_label.label)
+app.command()(cli_studio.studio)
 app.command()(cli_audit.audit)
 app.command()(cli_reproduce.reproduce)
 app.command(context_settings=cli_compare.SEVERAL_SHOTS)(cli_compare.compare)

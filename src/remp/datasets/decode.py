@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,22 @@ def centre_square(content: bytes, size: int, *, channels: int = 3) -> np.ndarray
     Raises UnreadablePicture for what is not a picture, is cut short or would decode to an absurd size. May run in many
     threads at once: together they take less than 512 MiB, besides the files themselves.
     """
+    mode = "RGB" if channels == 3 else "L"
+    return _decoded(content, 4 * size, lambda image: _square(image, size, mode)).reshape(size, size, channels)
+
+
+def whole_picture(content: bytes, longest: int) -> np.ndarray:
+    """All of a picture as `centre_square` reads it: uint8 (height, width, 3), no side longer than `longest`; a smaller
+    one keeps its size."""
+    return _decoded(content, 2 * longest, lambda image: _whole(image, longest))
+
+
+def _decoded(content: bytes, enough: int, make: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
+    """What `make` makes of the picture; enough: pixels of a side above which a JPEG may be decoded at a fraction."""
     if not content:
         raise UnreadablePicture("an empty file")
     try:
-        return _decode(content, size, channels)
+        return _decode(content, enough, make)
     except UnreadablePicture:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -71,26 +83,36 @@ def scale(image: Image.Image, size: int) -> Image.Image:
     return image.resize((size, size), Image.Resampling.BICUBIC, box=box)
 
 
-def _decode(content: bytes, size: int, channels: int) -> np.ndarray:
+def _decode(content: bytes, enough: int, make: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
         most = _MOST_PIXELS.get(image.format or "", MAX_PIXELS)
         if image.width * image.height > most:
             raise UnreadablePicture(f"too large to be decoded ({image.width} x {image.height}; at most {most} pixels)")
-        image.draft(None, (4 * size, 4 * size))  # lets a large JPEG decode at a fraction of its size
+        image.draft(None, (enough, enough))  # lets a large JPEG decode at a fraction of its size
         n_pixels = image.width * image.height
         with _DECODING.take(n_pixels * _bytes_per_pixel(image, n_pixels)):
-            square = _scaled(image, size, "RGB" if channels == 3 else "L")
+            image.load()  # first, so that what is wrong with the pixels is not taken for a fault of the EXIF data
+            made = make(image)
             image.close()  # here, so that its memory is free when the next thread gets in
-    return square.reshape(size, size, channels)
+    return made
 
 
-def _scaled(image: Image.Image, size: int, mode: str) -> np.ndarray:
-    image.load()  # first, so that what is wrong with the pixels is not taken for a fault of the EXIF data
+def _square(image: Image.Image, size: int, mode: str) -> np.ndarray:
     if image.width * image.height > _LARGE:
-        upright = _upright(_shrunk_square(image, size, mode))
+        side = min(image.size)
+        upright = _upright(_shrunk(image, (side, side), max(1, side // (2 * size)), mode))
     else:
         upright = _opaque(_upright(image), _range_of(image)).convert(mode)
     return np.asarray(scale(upright, size))
+
+
+def _whole(image: Image.Image, longest: int) -> np.ndarray:
+    if image.width * image.height > _LARGE:
+        upright = _upright(_shrunk(image, image.size, max(1, max(image.size) // (2 * longest)), "RGB"))
+    else:
+        upright = _opaque(_upright(image), _range_of(image)).convert("RGB")
+    upright.thumbnail((longest, longest), Image.Resampling.BICUBIC)
+    return np.asarray(upright)
 
 
 def _bytes_per_pixel(image: Image.Image, n_pixels: int) -> int:
@@ -104,16 +126,16 @@ def _bytes_per_pixel(image: Image.Image, n_pixels: int) -> int:
     return 24 if _has_transparency(image) else 12
 
 
-def _shrunk_square(image: Image.Image, size: int, mode: str) -> Image.Image:
-    """The centre square of a large picture in so many times fewer pixels that each side still has twice as many as are
-    needed, made strip by strip: as a whole in another mode it would take a gigabyte. It keeps the EXIF orientation."""
-    factor, greys = max(1, min(image.size) // (2 * size)), _range_of(image)
-    side = min(image.size) // factor * factor
-    left, top = (image.width - side) // 2, (image.height - side) // 2
-    shrunk = Image.new(mode, (side // factor, side // factor))
-    step = max(1, _STRIP // (side * factor)) * factor  # rows, a multiple of the factor
-    for row in range(0, side, step):
-        strip = image.crop((left, top + row, left + side, top + min(row + step, side)))
+def _shrunk(image: Image.Image, sides: tuple[int, int], factor: int, mode: str) -> Image.Image:
+    """The middle of a large picture, `sides` (width, height) of it, in so many times fewer pixels a side, made strip by
+    strip: as a whole in another mode it would take a gigabyte. It keeps the EXIF orientation."""
+    greys = _range_of(image)
+    width, height = (max(side // factor, 1) * factor for side in sides)
+    left, top = (image.width - width) // 2, (image.height - height) // 2
+    shrunk = Image.new(mode, (width // factor, height // factor))
+    step = max(1, _STRIP // (width * factor)) * factor  # rows, a multiple of the factor
+    for row in range(0, height, step):
+        strip = image.crop((left, top + row, left + width, top + min(row + step, height)))
         shrunk.paste(_opaque(strip, greys).convert(mode).reduce(factor), (0, row // factor))
     with contextlib.suppress(Exception):  # damaged EXIF data: the pixels are good nevertheless
         shrunk.getexif()[ExifTags.Base.Orientation] = image.getexif().get(ExifTags.Base.Orientation, 1)

@@ -25,11 +25,16 @@ class AccuracyEstimate:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something the user should look at before trusting the labels. items: numbers of the items it is about."""
+    """Something the user should look at before trusting the labels.
+
+    items: numbers of the items it is about. classes: names of the classes it is about: of a suspicious label the one it
+    would be without, of duplicates those they carry.
+    """
 
     kind: Literal["suspicious label", "exact duplicates", "near duplicates", "single example", "similar classes"]
     text: str
     items: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def test_a_wrong_label_is_found_and_right_ones_are_left_alone(seed):
     task, rows, _ = clustered_task(seed, n_shot=6, noise=0.5)
     task.labels[2] = 3  # an item of class 0
     (finding,) = of_kind(label_rows(task, ArrayRows(rows)), "suspicious label")
-    assert finding.items == (2,)
+    assert (finding.items, finding.classes) == ((2,), ("class 0",))
     assert finding.text.startswith("item 2 is labelled 'class 3', but without that label it would be 'class 0' (")
 
 
@@ -39,9 +39,9 @@ def test_the_same_file_with_two_labels_comes_first():
     task = small_task([-1, -1, 0, 1, -1])
     first, second = duplicates(task, np.array(["a", "a", "b", "b", "c"]), None)
     assert first.text == "2.png, 3.png are the same file, but are labelled cat, dog"
-    assert first.items == (2, 3)
+    assert (first.items, first.classes) == ((2, 3), ("cat", "dog"))
     assert second.text == "0.png, 1.png are the same file"
-    assert second.items == (0, 1)
+    assert (second.items, second.classes) == ((0, 1), ())
     assert {first.kind, second.kind} == {"exact duplicates"}
 
 
@@ -78,6 +78,7 @@ def test_classes_that_are_mixed_up_are_named_with_the_expected_number():
     confusion = np.array([[30.0, 10.0, 0.0], [6.0, 34.0, 0.0], [1.0, 0.0, 39.0]])
     (finding,) = similar_classes(small_task([0, 1, 2], ("cat", "dog", "cow")), confusion)
     assert finding.text.startswith("'cat' and 'dog' look alike: about 16 of their 80 items")
+    assert finding.classes == ("cat", "dog")
 
 
 def test_classes_with_the_same_centre_look_alike():

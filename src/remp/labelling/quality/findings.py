@@ -38,6 +38,7 @@ def suspicious_labels(task: LabellingTask, held_out: HeldOut, calibration: Calib
             f"{task.names[held_out.items[i]]} is labelled {task.class_names[held_out.labels[i]]!r}, but without that "
             f"label it would be {task.class_names[probabilities[i].argmax()]!r} ({likeliest[i]:.0%})",
             (int(held_out.items[i]),),
+            (task.class_names[probabilities[i].argmax()],),
         )
         for i in doubtful[np.argsort(own[doubtful], kind="stable")]
     ][:_MOST]
@@ -73,7 +74,7 @@ def _told(task: LabellingTask, groups: list[np.ndarray], kind: str, relation: st
         classes = [task.class_names[label] for label in _given(task, group)]
         conflict = f", but are labelled {_list(classes)}" if len(classes) > 1 else ""
         text = f"{_list([task.names[item] for item in group])} {relation}{conflict}"
-        yield Finding(kind, text, tuple(int(item) for item in group))  # type: ignore[arg-type]
+        yield Finding(kind, text, tuple(int(item) for item in group), tuple(classes))  # type: ignore[arg-type]
     if len(groups) > _MOST:
         rest = np.concatenate(groups[_MOST:])
         text = f"{len(groups) - _MOST:,} more groups of items, {len(rest):,} in all, {relation}"
@@ -94,7 +95,8 @@ def single_examples(task: LabellingTask) -> list[Finding]:
     names = _list([repr(task.class_names[number]) for number in thin])
     subject = f"class {names} has" if len(thin) == 1 else f"{len(thin)} classes ({names}) have"
     text = f"{subject} one labelled item: a second one would tell how well it is recognised"
-    return [Finding("single example", text, tuple(np.flatnonzero(np.isin(task.labels, thin)).tolist()))]
+    items = tuple(np.flatnonzero(np.isin(task.labels, thin)).tolist())
+    return [Finding("single example", text, items, tuple(task.class_names[number] for number in thin))]
 
 
 def similar_classes(task: LabellingTask, confusion: np.ndarray) -> list[Finding]:
@@ -109,6 +111,7 @@ def similar_classes(task: LabellingTask, confusion: np.ndarray) -> list[Finding]
             "similar classes",
             f"{task.class_names[i]!r} and {task.class_names[j]!r} look alike: about {mixed[i, j]:,.0f} of their "
             f"{sizes[i] + sizes[j]:,.0f} items are expected to get the label of the other",
+            classes=(task.class_names[i], task.class_names[j]),
         )
         for i, j in zip(first[order], second[order], strict=True)
     ]

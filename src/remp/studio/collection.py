@@ -1,0 +1,229 @@
+"""Where the studio meets the rest of remp: pictures, their embeddings, and what is predicted of them."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from remp.backbones.embedding import Embedder
+from remp.errors import DataError
+from remp.labelling.embedding.embed import EmbeddingRun
+from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling
+from remp.labelling.pipeline import label_rows
+from remp.labelling.quality.advice import advise
+from remp.labelling.quality.findings import duplicates, equal_groups, near_groups
+from remp.labelling.tasks.folder import folder_task
+from remp.labelling.tasks.listed import listed_task
+from remp.labelling.tasks.task import LabellingTask
+from remp.rectification.propagate import Propagation
+from remp.rectification.transform import RowTransform, fit_transform
+from remp.rows import ArrayRows, Shard
+from remp.studio.classes import StudioClass
+from remp.studio.state import UNKNOWN
+from remp.system.home import home
+from remp.system.progress import progress
+
+_PORTION = 256  # pictures embedded between two looks at whether to stop
+_MOST_TWINS = 40  # pictures that look alike in one finding
+_SETTINGS = Propagation()
+
+
+def open_collection(folder: Path, labels: Path | None = None) -> LabellingTask:
+    """The pictures below a folder with the labels that there are, if any. The folder is only read."""
+    task = listed_task(folder, labels) if labels else folder_task(folder)
+    if not task.names:
+        first = next((f" (the first that was skipped, {name!r}: {reason})" for name, reason in task.skipped), "")
+        raise DataError(f"{folder} has no picture that can be read{first}")
+    return task
+
+
+@dataclass(frozen=True)
+class Features:
+    """What is embedded so far. items: (m,) numbers, ascending. values: (m, dim), transformed as propagation wants them.
+    content_hashes, picture_hashes: (m,), to find duplicates by."""
+
+    items: np.ndarray
+    values: np.ndarray
+    transform: RowTransform
+    content_hashes: np.ndarray
+    picture_hashes: np.ndarray
+
+    @cached_property
+    def twins(self) -> np.ndarray:
+        """Rows that are the same file as another or look like another, ascending: labels do not change that."""
+        groups = [*equal_groups(self.content_hashes), *near_groups(self.picture_hashes)]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *groups]))
+
+
+class Embedding:
+    """Embeds a collection in a thread of its own, what is in the cache first.
+
+    n_done: how many are. reasons: number -> why it cannot be read. problem: what ended it, or empty.
+    """
+
+    def __init__(self, task: LabellingTask, find_embedder: Callable[[], Embedder]) -> None:
+        self.total, self.n_done, self.problem, self.is_done = len(task.names), 0, "", False
+        self.reasons: dict[int, str] = {}
+        self.embedder: Embedder | None = None
+        self._task, self._find = task, find_embedder
+        self._stop = threading.Event()
+
+    def run(self, tell: Callable[[Features | None], None]) -> None:
+        """tell: called with None when there is progress, with features when there are twice as many or all."""
+        try:
+            self._run(tell)
+        except Exception as error:  # shown on the page: without features there is still a grid to label by hand
+            self.problem = str(error) or type(error).__name__
+            tell(None)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _run(self, tell: Callable[[Features | None], None]) -> None:
+        self.embedder = self._find()
+        run = EmbeddingRun(self._task.paths, self.embedder, home() / "embeddings")
+        try:
+            run.take_cached()
+            told = 0
+            with progress("embedding", self.total, unit="pictures", done=int(run.is_done.sum())) as bar:
+                while not self._stop.is_set() and (left := run.left()):
+                    if int(run.is_done.sum()) >= max(2 * told, _PORTION):
+                        told = int(run.is_done.sum())
+                        tell(_features(run, in_place=False))
+                    portion = left[:_PORTION]
+                    run.embed(portion)
+                    run.take_cached()
+                    bar.advance(len(portion))
+                    self.n_done, self.reasons = int(run.is_done.sum()), dict(run.reasons)
+                    tell(None)
+        finally:
+            run.close()
+        self.n_done, self.reasons, self.is_done = int(run.is_done.sum()), dict(run.reasons), not run.left()
+        if self.n_done and not self._stop.is_set():
+            tell(_features(run, in_place=True))
+
+
+def _features(run: EmbeddingRun, *, in_place: bool) -> Features:
+    """in_place: the values of the run may be changed, so that there is one copy of them in memory."""
+    items = np.flatnonzero(run.is_done)
+    values = run.values if in_place and len(items) == len(run.values) else run.values[items]
+    transform, _ = fit_transform(ArrayRows(values), _SETTINGS.parts, Shard())
+    start = 0
+    for chunk in ArrayRows(values).chunks():
+        values[start : start + len(chunk)] = transform(chunk).numpy()
+        start += len(chunk)
+    contents = np.array([run.contents[number].hex() for number in items], dtype=str)
+    return Features(items, values, transform, contents, run.pictures[items])
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What a prediction starts from: the labels (n,) of all items as in StudioState, and its classes."""
+
+    labels: np.ndarray
+    classes: Mapping[int, StudioClass]
+
+    def task(self, task: LabellingTask, features: Features) -> tuple[LabellingTask, np.ndarray]:
+        """The task of `remp label` on the embedded items, its classes in the order of their names as there; and the
+        number of each of its classes here (N,)."""
+        labels = self.labels[features.items]
+        present = [number for number in self.classes if (labels == number).any()]
+        numbers = np.array(sorted(present, key=lambda number: self.classes[number].name), np.int64)
+        codes = np.full(max([*self.classes, 0]) + 1, -1)
+        codes[numbers] = np.arange(len(numbers))
+        is_all = len(features.items) == len(task.names)
+        made = LabellingTask(
+            names=task.names if is_all else tuple(task.names[item] for item in features.items),
+            labels=np.where(labels >= 0, codes[np.maximum(labels, 0)], -1).astype(np.int64),
+            class_names=tuple(self.classes[number].name for number in numbers),
+            paths=task.paths if is_all else tuple(task.paths[item] for item in features.items),
+            skipped=task.skipped,
+        )
+        return made, numbers
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Over all n items; -1 and 0 for what is not embedded. best, runner_up: (n,) numbers of classes. probability,
+    margin: (n,). status: (n,) index into STATUSES. labelling: of the embedded items, as `remp label` makes it."""
+
+    best: np.ndarray
+    runner_up: np.ndarray
+    probability: np.ndarray
+    margin: np.ndarray
+    status: np.ndarray
+    labelling: Labelling
+    class_numbers: np.ndarray
+
+
+def predict(task: LabellingTask, features: Features, given: Labels) -> Prediction:
+    """What `remp label` says of the same labels, by the same functions; what to label next is `next_items`."""
+    made, numbers = given.task(task, features)
+    settings = replace(_SETTINGS, transform="none")
+    labelling = label_rows(made, ArrayRows(features.values), n_next=0, propagation=settings)
+    assert labelling is not None  # None is for the other processes of several
+    marked = given.labels[features.items] == UNKNOWN
+    status = np.where(marked, STATUSES.index("unknown"), labelling.status).astype(labelling.status.dtype)
+    labelling = replace(labelling, status=status, labels=np.where(marked, -1, labelling.labels))
+    n = len(task.names)
+    named = np.append(numbers, -1)  # -1 at -1
+    return Prediction(
+        best=_spread(named[labelling.best], features.items, n, -1),
+        runner_up=_spread(named[labelling.runner_up], features.items, n, -1),
+        probability=_spread(labelling.probability, features.items, n, 0),
+        margin=_spread(labelling.margin, features.items, n, 0),
+        status=_spread(status, features.items, n, STATUSES.index("uncertain")),
+        labelling=labelling,
+        class_numbers=numbers,
+    )
+
+
+def next_items(prediction: Prediction, features: Features, given: Labels, n_next: int) -> list[Advice]:
+    """What to label now, diverse, each with its reason: from the items that the labelling keeps features of."""
+    labelling = prediction.labelling
+    sample, values = labelling.sample, labelling.sample_features
+    free = (given.labels[features.items] == -1) & (labelling.status != STATUSES.index("unknown"))
+    is_labelled = labelling.task.is_labelled[sample]
+    candidates = np.flatnonzero(free[sample])
+    names = [*labelling.task.class_names, None]
+    import torch
+
+    advice = advise(
+        sample[candidates],
+        torch.from_numpy(values[candidates]),
+        labelling.margin[sample[candidates]],
+        torch.from_numpy(values[is_labelled]),
+        [(names[labelling.best[item]], names[labelling.runner_up[item]]) for item in sample[candidates]],
+        n_next,
+    )
+    return [replace(one, item=int(features.items[one.item])) for one in advice]
+
+
+def find_all(prediction: Prediction, features: Features) -> list[Finding]:
+    """The findings of `remp label`, duplicates too, by numbers of the collection."""
+    task, twins = prediction.labelling.task, features.twins
+    few = replace(
+        task,
+        names=tuple(task.names[row] for row in twins),
+        labels=task.labels[twins],
+        paths=tuple(task.paths[row] for row in twins),
+    )
+    found = duplicates(few, features.content_hashes[twins], features.picture_hashes[twins])
+    # Drawings on white are linked to each other one by one until all are; that many are no duplicates.
+    found = [one for one in found if one.kind == "exact duplicates" or len(one.items) <= _MOST_TWINS]
+    of_rows = [*prediction.labelling.findings, *(_renumbered(one, twins) for one in found)]
+    return [_renumbered(one, features.items) for one in of_rows]
+
+
+def _renumbered(finding: Finding, numbers: np.ndarray) -> Finding:
+    return replace(finding, items=tuple(int(numbers[item]) for item in finding.items))
+
+
+def _spread(values: np.ndarray, items: np.ndarray, n: int, empty: int) -> np.ndarray:
+    """Values (m,) of some items at their place among all n."""
+    everything = np.full(n, empty, values.dtype)
+    everything[items] = values
+    return everything

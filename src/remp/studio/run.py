@@ -1,0 +1,169 @@
+"""`remp studio` from end to end: open a collection, serve the page on this machine, until it is stopped."""
+
+import ipaddress
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from remp.backbones.embedding import Embedder
+from remp.errors import ConfigError
+from remp.models import DEFAULT_EMBEDDER, find_embedder
+from remp.studio.collection import open_collection
+from remp.studio.one_server import OneServer
+from remp.studio.session import Session, open_session
+from remp.system.home import home
+
+
+@dataclass(frozen=True)
+class StudioOptions:
+    """labels: a CSV file of labels; without one, sub-folders are classes. out: the folder that results are exported to,
+    by default FOLDER-labelled beside it; the journal lies beside that. backbone, side: as in `remp label`. host, port:
+    where to listen; port 0 is any free one. anyone: listen to other machines, too. browser: open one.
+    """
+
+    labels: Path | None = None
+    out: Path | None = None
+    backbone: str | Embedder = DEFAULT_EMBEDDER
+    side: int | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    anyone: bool = False
+    browser: bool = True
+    say: Callable[[str], None] = field(default=print)
+
+
+def run_studio(folder: Path, options: StudioOptions) -> None:
+    """Serve the page until Ctrl+C. Nothing in the folder is written."""
+    try:
+        import uvicorn
+
+        from remp.studio.guard import Guard, Keys
+        from remp.studio.server import make_app
+    except ImportError as error:
+        raise ConfigError(f"{error.name} is not installed: pip install 'remp[studio]'") from error
+    from remp.studio.exports import export_session
+    from remp.studio.thumbnails import Thumbnails
+
+    _check_host(options)
+    folder = Path(os.path.abspath(folder))
+    out = result_folder(folder, options.out)
+    task = open_collection(folder, options.labels)
+    server = OneServer(out.with_name(f".{out.name}.studio"), folder)
+    try:
+        session = open_session(task, folder, journal_of(out), lambda: _embedder(options))
+        listening = _listen(options.host, options.port)
+        port = listening.getsockname()[1]
+        keys, thumbnails = Keys(), Thumbnails(home() / "studio" / "thumbnails.sqlite")
+        app = make_app(session, thumbnails, folder.name, lambda asked: export_session(session, out, asked))
+        guarded = Guard(app, keys, _hosts(options.host, port))
+        address = f"http://{_in_address(options.host)}:{port}/"
+        server.say(address)
+        session.start()
+        _greet(options, address, keys.token, session)
+        config = uvicorn.Config(
+            guarded, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off", ws="none",
+            server_header=False,
+        )  # fmt: skip
+        uvicorn.Server(config).run(sockets=[listening])
+        session.stop()
+        thumbnails.close()
+    finally:
+        server.close()
+
+
+def result_folder(folder: Path, out: Path | None) -> Path:
+    """Where results go: beside the pictures unless said otherwise, and never among them."""
+    if out is None:
+        if not folder.name:
+            raise ConfigError(f"{folder} has nothing beside it: give --out FOLDER for the results")
+        return folder.with_name(f"{folder.name}-labelled")
+    real, inside = Path(os.path.realpath(out)), Path(os.path.realpath(folder))
+    if inside in (real, *real.parents):
+        raise ConfigError(f"--out {out} lies in {folder}, which is only read: give a folder outside of it")
+    return Path(os.path.abspath(out))
+
+
+def journal_of(out: Path) -> Path:
+    """The journal that lies beside a folder of results."""
+    return out.with_name(f"{out.name}.journal")
+
+
+def _embedder(options: StudioOptions) -> Embedder:
+    if isinstance(options.backbone, Embedder):
+        return options.backbone
+    return find_embedder(options.backbone, side=options.side)
+
+
+def _check_host(options: StudioOptions) -> None:
+    if not is_local(options.host) and not options.anyone:
+        raise ConfigError(
+            f"--host {options.host} lets other machines reach your pictures, over a connection that others can read. "
+            "If that is meant, give --anyone as well; whoever has the address can then see and label them"
+        )
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    host = "127.0.0.1" if host == "localhost" else host.strip("[]")
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(f"cannot listen at {host}, port {port}: {error.strerror}. Give another --port") from error
+    return listening
+
+
+def _hosts(host: str, port: int) -> set[str]:
+    """What a browser may call us. A machine that others reach may have any name, but then --anyone was given."""
+    names = {"127.0.0.1", "localhost", "[::1]", _in_address(host)}
+    if host in ("0.0.0.0", "::"):
+        names |= {socket.gethostname().casefold(), *_own_addresses()}
+    return {f"{name}:{port}" for name in names}
+
+
+def _own_addresses() -> set[str]:
+    try:
+        return set(socket.gethostbyname_ex(socket.gethostname())[2])
+    except OSError:
+        return set()
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host.casefold()
+
+
+def _greet(options: StudioOptions, address: str, token: Callable[[], str], session: Session) -> None:
+    def fresh() -> str:
+        return f"{address}?token={token()}"
+
+    options.say(f"{len(session.task.names):,} pictures. Label them here:\n  {fresh()}")
+    for notice in session.notices:
+        options.say(notice)
+    if options.browser:
+        threading.Thread(target=webbrowser.open, args=(fresh(),), daemon=True).start()
+    if sys.stdin is not None and sys.stdin.isatty():
+        options.say("The address works once: Enter prints another. Ctrl+C ends; everything is kept.")
+        threading.Thread(target=_more_addresses, args=(options.say, fresh), daemon=True).start()
+
+
+def _more_addresses(say: Callable[[str], Any], fresh: Callable[[], str]) -> None:
+    for _ in sys.stdin:
+        say(f"  {fresh()}")

@@ -1,0 +1,317 @@
+"""A collection while it is being labelled: actions in, predictions out, everything kept in the journal."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remp.backbones.embedding import Embedder
+from remp.errors import ConfigError, DataError
+from remp.labelling.outcome import Advice, Finding
+from remp.labelling.tasks.task import LabellingTask
+from remp.studio.actions import Action, apply, with_names, with_numbers
+from remp.studio.collection import Embedding, Features, Labels, Prediction, find_all, next_items, predict
+from remp.studio.gain import Gain, Point, expected_gain
+from remp.studio.groups import Group, find_groups
+from remp.studio.journal import Journal
+from remp.studio.plane import lay_out, quick_plane
+from remp.studio.state import NONE, StudioState
+
+BATCH = 24  # pictures that are proposed at once
+
+
+@dataclass(frozen=True)
+class Insight:
+    """What is known beyond the labels. version: of the state that it was made from; each part is None or empty until
+    there is one."""
+
+    version: int = -1
+    prediction: Prediction | None = None
+    label_next: tuple[Advice, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    gain: Gain | None = None
+    groups: tuple[Group, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Session:
+    """One for each collection, shared by all its tabs. All public methods may be called from any thread."""
+
+    def __init__(self, task: LabellingTask, journal: Journal, find_embedder: Callable[[], Embedder]) -> None:
+        self.task = task
+        self.journal = journal
+        self.state = StudioState.start(task.labels, task.class_names)
+        self.embedding = Embedding(task, find_embedder)
+        self.features: Features | None = None
+        self.insight = Insight()
+        self.plane: np.ndarray | None = None
+        self.plane_version = 0
+        self.history: list[Point] = []
+        self.notices: list[str] = []
+        self.lock = threading.RLock()
+        self._listeners: set[Callable[[], None]] = set()
+        self._wake = threading.Condition(self.lock)
+        self._is_stopped = False
+        self._replay()
+
+    def start(self) -> None:
+        """Begin to embed and to predict, in threads that end with the process."""
+        for work in (lambda: self.embedding.run(self._embedded), self._predict_forever, self._draw_forever):
+            threading.Thread(target=work, daemon=True).start()
+
+    def stop(self) -> None:
+        self.embedding.stop()
+        with self._wake:
+            self._is_stopped = True
+            self._wake.notify_all()
+
+    def act(self, action: Action) -> None:
+        """Do what the page asks, and keep it. Raises ConfigError for what cannot be done; then nothing has changed."""
+        with self._wake:
+            apply(self.state, action)
+            self.journal.append({**with_names(action, self.task.names), "at": round(time.time(), 1)})
+            self._wake.notify_all()
+        self._tell()
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called after every change; returns what ends that."""
+        with self.lock:
+            self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def wait(self, version: int | None = None, timeout: float = 60.0) -> Insight:
+        """The insight of the present state, or of a later one, with all its parts. Raises DataError after a time."""
+        until = time.monotonic() + timeout
+        with self._wake:
+            wanted = self.state.version if version is None else version
+            while self.insight.version < wanted or not (self.embedding.is_done or self.embedding.problem):
+                if not self._wake.wait(until - time.monotonic()):
+                    raise DataError("the predictions are not ready yet: try again when the pictures are embedded")
+            return self.insight
+
+    def final(self) -> Prediction:
+        """The prediction for the labels as they are at this moment, to be exported."""
+        with self.lock:
+            features, given = self.features, self._given()
+        if features is None or not self.embedding.is_done:
+            raise DataError("not all pictures are embedded yet: export when the bar is full")
+        if not any((given.labels == number).any() for number in given.classes):
+            raise ConfigError("nothing is labelled yet: name some pictures first")
+        return predict(self.task, features, given)
+
+    def _replay(self) -> None:
+        """Do again what the journal says; entries that make no sense any more are left out and counted."""
+        numbers = {name: number for number, name in enumerate(self.task.names)}
+        n_senseless = 0
+        for entry in self.journal.entries:
+            try:
+                apply(self.state, with_numbers(entry, numbers))
+            except (ConfigError, AttributeError, TypeError):
+                n_senseless += 1
+        if self.journal.n_damaged:
+            lines = "line was" if self.journal.n_damaged == 1 else "lines were"
+            self.notices.append(
+                f"{self.journal.n_damaged} {lines} damaged in the journal, by a crash or a full disk, and left out"
+            )
+        if n_senseless:
+            self.notices.append(f"{n_senseless} actions of the journal do not fit this collection and were left out")
+
+    def _given(self) -> Labels:
+        return Labels(self.state.labels.copy(), self.state.classes)
+
+    def _embedded(self, features: Features | None) -> None:
+        with self._wake:
+            if features is not None:
+                self.features = features
+                self.insight = Insight(groups=self.insight.groups)
+            self._wake.notify_all()
+        self._tell()
+
+    def _predict_forever(self) -> None:
+        while True:
+            with self._wake:
+                while not self._is_stopped and (self.features is None or self.insight.version == self.state.version):
+                    self._wake.wait()
+                if self._is_stopped:
+                    return
+                features, given, version = self.features, self._given(), self.state.version
+            try:
+                self._predict(features, given, version)  # type: ignore[arg-type]
+            except Exception as error:  # the page stays, and says what is wrong
+                self._publish(features, Insight(version), f"predictions failed: {error}")  # type: ignore[arg-type]
+
+    def _predict(self, features: Features, given: Labels, version: int) -> None:
+        """First what everybody waits for, then what can wait; that is left out if there is something newer by then."""
+        started = time.perf_counter()
+        here = given.labels[features.items]
+        if sum((here == number).any() for number in given.classes) < 2:
+            groups = self.insight.groups
+            if not groups or not self.embedding.is_done or len(features.items) != self._n_grouped:
+                groups, self._n_grouped = tuple(find_groups(features.values, features.items)), len(features.items)
+            self._publish(features, Insight(version, groups=groups))
+            return
+        prediction = predict(self.task, features, given)
+        before = self.insight
+        seconds = {"predict": time.perf_counter() - started}
+        first = Insight(-1, prediction, before.label_next, before.findings, before.gain, before.groups, seconds)
+        self._publish(features, first)
+        if self.state.version != version:
+            with self.lock:
+                self.insight = Insight(-1, prediction, (), before.findings, None, before.groups, seconds)
+            return
+        label_next = tuple(next_items(prediction, features, given, BATCH))
+        gain = self._gain(prediction, given, label_next)
+        seconds = {**seconds, "advise": time.perf_counter() - started - seconds["predict"]}
+        findings = tuple(find_all(prediction, features))
+        self._publish(features, Insight(version, prediction, label_next, findings, gain, before.groups, seconds))
+
+    _n_grouped = 0
+
+    def _gain(self, prediction: Prediction, given: Labels, label_next: tuple[Advice, ...]) -> Gain:
+        free = np.flatnonzero((given.labels == NONE) & (prediction.best >= 0))
+        place = {int(item): number for number, item in enumerate(free)}
+        probability = prediction.probability[free]
+        n_labels = int((given.labels >= 0).sum())
+        self.history = [point for point in self.history if point.n_labels < n_labels]
+        self.history.append(Point(n_labels, float((1 - probability).sum())))
+        return expected_gain(probability, [place[one.item] for one in label_next if one.item in place], self.history)
+
+    def _publish(self, features: Features, insight: Insight, problem: str = "") -> None:
+        with self._wake:
+            if self.features is features:  # else more is embedded by now, and this is old
+                self.insight = insight
+            if problem and problem not in self.notices:
+                self.notices.append(problem)
+            self._wake.notify_all()
+        self._tell()
+
+    def _draw_forever(self) -> None:
+        """The map: a quick one as soon as all is embedded, then a good one."""
+        with self._wake:
+            while not (self.features is not None and self.embedding.is_done):
+                if self._is_stopped or self.embedding.problem:
+                    return
+                self._wake.wait(1.0)
+            features = self.features
+        for draw in (quick_plane, lay_out):
+            places = draw(features.values)
+            with self.lock:
+                self.plane = np.full((len(self.task.names), 2), np.nan, np.float32)
+                self.plane[features.items] = places
+                self.plane_version += 1
+            self._tell()
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+
+def open_session(task: LabellingTask, folder: Path, journal: Path, find_embedder: Callable[[], Embedder]) -> Session:
+    """The session of a collection, as far as it had come."""
+    kept = Journal(journal)
+    kept.check(folder, task.names)
+    return Session(task, kept, find_embedder)
+
+
+def describe(session: Session) -> dict[str, Any]:
+    """All that the page shows but for the items, as JSON."""
+    with session.lock:
+        state, insight, embedding = session.state, session.insight, session.embedding
+        counts = {number: [int(((state.labels == number) & (state.origins == origin)).sum()) for origin in (1, 2)]
+                  for number in state.classes}  # fmt: skip
+        prediction = insight.prediction
+        estimate = prediction.labelling.estimate if prediction else None
+        sizes = {}
+        if prediction:
+            expected = prediction.labelling.expected_sizes
+            sizes = {int(number): float(size) for number, size in zip(prediction.class_numbers, expected, strict=True)}
+        return {
+            "version": state.version,
+            "predicted": insight.version,
+            "n": len(session.task.names),
+            "classes": [
+                {
+                    "id": number,
+                    "name": one.name,
+                    "colour": one.colour,
+                    "given": counts[number][0],
+                    "accepted": counts[number][1],
+                    "expected": sizes.get(number),
+                }
+                for number, one in state.classes.items()
+            ],
+            "undo": state.done[-1].title if state.done else None,
+            "redo": state.undone[-1].title if state.undone else None,
+            "embedding": {
+                "done": embedding.n_done,
+                "total": embedding.total,
+                "is_done": embedding.is_done,
+                "problem": embedding.problem,
+            },
+            "estimate": estimate
+            and {
+                "accuracy": estimate.accuracy,
+                "low": estimate.low,
+                "high": estimate.high,
+                "level": estimate.level,
+                "basis": estimate.basis,
+            },
+            "gain": insight.gain
+            and {
+                "pictures": insight.gain.pictures,
+                "wrong": insight.gain.wrong,
+                "batch": insight.gain.batch,
+                "is_worth_it": insight.gain.is_worth_it,
+            },
+            "next": [
+                {"item": one.item, "reason": one.reason} for one in insight.label_next if state.labels[one.item] == NONE
+            ],
+            "findings": [
+                {**entry, "kind": one.kind, "text": one.text, "items": list(one.items[:60]), "classes": one.classes}
+                for one in insight.findings
+                if (entry := {"key": finding_key(session.task, one)})["key"] not in state.dismissed
+            ],
+            "groups": [{"items": list(group.items), "size": group.size} for group in insight.groups],
+            "map": session.plane_version,
+            "skipped": [{"file": name, "reason": reason} for name, reason in _skipped(session)[:200]],
+            "unreadable": sorted(embedding.reasons),
+            "notices": list(session.notices),
+            "journal_problem": session.journal.problem,
+            "seconds": insight.seconds,
+        }
+
+
+def finding_key(task: LabellingTask, finding: Finding) -> str:
+    """What a finding is about, whatever its numbers are at the moment: by this it is dismissed."""
+    return "\t".join([finding.kind, *(task.names[item] for item in finding.items[:20]), *finding.classes])
+
+
+def item_arrays(session: Session) -> tuple[int, bytes]:
+    """The version and, of all n items one after the other: label, best and runner-up as int16, probability and margin
+    as uint16 in 1/10,000, origin and status as uint8."""
+    with session.lock:
+        state, prediction = session.state, session.insight.prediction
+        labels, origins, version = state.labels.astype("<i2"), state.origins.astype("u1"), state.version
+    n = len(labels)
+    if prediction is None:
+        empty = np.full(n, -1, "<i2")
+        parts = [labels, empty, empty, np.zeros(n, "<u2"), np.zeros(n, "<u2"), origins, np.full(n, 255, "u1")]
+    else:
+        shares = [
+            np.round(np.nan_to_num(share) * 10_000).clip(0, 10_000).astype("<u2")
+            for share in (prediction.probability, prediction.margin)
+        ]
+        known = np.array(sorted(state.classes), np.int64)
+        best, second = (np.where(np.isin(part, known), part, -1).astype("<i2")
+                        for part in (prediction.best, prediction.runner_up))  # fmt: skip
+        parts = [labels, best, second, *shares, origins, prediction.status.astype("u1")]
+    return version, b"".join(part.tobytes() for part in parts)
+
+
+def _skipped(session: Session) -> list[tuple[str, str]]:
+    reasons = [(session.task.names[item], reason) for item, reason in sorted(session.embedding.reasons.items())]
+    return [*session.task.skipped, *reasons]

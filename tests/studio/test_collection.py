@@ -1,0 +1,123 @@
+"""What the studio predicts is what `remp label` says of the same labels."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embedding_cases import mean_colour_embedder
+from remp.errors import DataError
+from remp.label_files import label
+from remp.labelling.options import LabelOptions
+from remp.labelling.outcome import STATUSES
+from remp.studio.collection import Embedding, find_all, next_items, open_collection, predict
+from studio_cases import numbers_of, session_of, started, write_collection
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_collection(tmp_path / "photos")
+
+
+def test_the_same_labels_give_the_same_answer_as_remp_label(folder, tmp_path):
+    session = started(folder)
+    for colour, count in (("red", 3), ("green", 4), ("blue", 2)):
+        session.act({"do": "label", "items": numbers_of(session, colour)[:count], "class": colour})
+    session.act({"do": "accept", "classes": {"red": numbers_of(session, "red")[3:5]}})
+    ours = session.wait().prediction
+    names, state = session.task.names, session.state
+    with (tmp_path / "given.csv").open("w", newline="") as file:
+        rows = [(names[i], state.classes[number].name) for i, number in enumerate(state.labels.tolist()) if number >= 0]
+        csv.writer(file).writerows([("file", "label"), *rows])
+    theirs = label(
+        folder, LabelOptions(backbone=mean_colour_embedder()), labels=tmp_path / "given.csv", out=tmp_path / "out"
+    ).labelling
+    assert theirs.task.names == names
+    named = np.array([one.name for one in state.classes.values()])
+    assert named[ours.best].tolist() == [theirs.task.class_names[number] for number in theirs.best]
+    np.testing.assert_allclose(ours.probability, theirs.probability, atol=1e-5)
+    np.testing.assert_array_equal(ours.status, theirs.status)
+    assert ours.labelling.estimate.accuracy == pytest.approx(theirs.estimate.accuracy, abs=1e-5)
+    assert ours.labelling.estimate.low == pytest.approx(theirs.estimate.low, abs=1e-5)
+
+
+def test_a_mark_of_a_person_goes_before_a_prediction(folder):
+    session = started(folder)
+    for colour in ("red", "blue"):
+        session.act({"do": "label", "items": numbers_of(session, colour)[:3], "class": colour})
+    session.act({"do": "unknown", "items": [0]})
+    prediction = session.wait().prediction
+    assert STATUSES[prediction.status[0]] == "unknown"
+    assert prediction.labelling.labels[0] == -1
+
+
+def test_what_comes_next_is_unlabelled_and_has_a_reason(folder):
+    session = started(folder)
+    for colour in ("red", "blue"):
+        session.act({"do": "label", "items": numbers_of(session, colour)[:3], "class": colour})
+    insight = session.wait()
+    assert insight.label_next
+    assert all(session.state.labels[one.item] < 0 and one.reason for one in insight.label_next)
+    assert len({one.item for one in insight.label_next}) == len(insight.label_next)
+
+
+def test_duplicates_are_found_by_number_of_the_collection(folder):
+    copied = (folder / "003-blue.png").read_bytes()
+    (folder / "zz-copy.png").write_bytes(copied)
+    session = started(folder)
+    for colour in ("red", "blue"):
+        session.act({"do": "label", "items": numbers_of(session, colour)[:5], "class": colour})
+    names = session.task.names
+    exact = [one for one in session.wait().findings if one.kind == "exact duplicates"]
+    assert [{names[item] for item in one.items} for one in exact] == [{"003-blue.png", "zz-copy.png"}]
+    assert exact[0].classes == ("blue",)
+
+
+def test_what_cannot_be_read_is_left_out_and_named(folder):
+    (folder / "aa-broken.png").write_bytes(b"no picture")
+    session = started(folder)
+    for colour in ("red", "blue"):
+        session.act({"do": "label", "items": numbers_of(session, colour)[:3], "class": colour})
+    prediction = session.wait().prediction
+    broken = session.task.names.index("aa-broken.png")
+    assert "not a picture" in session.embedding.reasons[broken]
+    assert prediction.best[broken] == -1
+    assert (np.delete(prediction.best, broken) >= 0).all()
+
+
+def test_a_part_is_predicted_while_the_rest_is_embedded(tmp_path, monkeypatch):
+    monkeypatch.setattr("remp.studio.collection._PORTION", 8)
+    folder = write_collection(tmp_path / "photos", 10)
+    task, told = open_collection(folder), []
+    Embedding(task, mean_colour_embedder).run(told.append)
+    sizes = [len(features.items) for features in told if features is not None]
+    assert sizes == [8, 16, 30]
+    assert sizes[0] < len(task.names) == sizes[-1]
+
+
+def test_without_a_backbone_the_page_says_so(folder):
+    def none_there():
+        raise DataError("no weights")
+
+    embedding = Embedding(open_collection(folder), none_there)
+    embedding.run(lambda features: None)
+    assert embedding.problem == "no weights"
+
+
+def test_a_folder_without_pictures_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("nothing")
+    with pytest.raises(DataError, match="no picture that can be read"):
+        open_collection(tmp_path)
+
+
+def test_the_pieces_work_without_a_session(folder):
+    session = session_of(folder)
+    told = []
+    session.embedding.run(told.append)
+    for colour in ("red", "green"):
+        session.state.label(numbers_of(session, colour)[:2], colour)
+    given = session._given()
+    prediction = predict(session.task, told[-1], given)
+    assert find_all(prediction, told[-1]) is not None
+    assert next_items(prediction, told[-1], given, 4)
