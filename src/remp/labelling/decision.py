@@ -9,7 +9,7 @@ from torch import Tensor
 from remp.labelling.quality.calibration import Calibration
 from remp.labelling.quality.unknown import resemblance
 from remp.rectification.propagate import Propagated
-from remp.rows import Rows, Shard
+from remp.rows import Block, Rows, Shard
 
 
 @dataclass(frozen=True)
@@ -31,25 +31,41 @@ def decide(
     propagated: Propagated, calibration: Calibration, rows: Rows, labels: np.ndarray, shard: Shard
 ) -> Decision | None:
     """The decision of all rows in the first process, None in the others."""
-    n_classes = len(propagated.prototypes)
-    first, stop = shard.span(len(rows))
+    n_classes, (first, stop) = len(propagated.prototypes), shard.span(len(rows))
     parts = {name: np.empty(stop - first, kind) for name, kind in _KINDS.items()}
-    confusion = torch.zeros(n_classes, n_classes, dtype=torch.float64)
-    at = 0
-    for chunk in rows.chunks(first, stop):
-        given = torch.from_numpy(labels[first + at : first + at + len(chunk)])
-        probabilities = calibration.probabilities(propagated.logits(chunk))  # (m, N)
-        here = _chosen(probabilities, given)
-        here["before"] = propagated.logits(chunk, rectified=False).argmax(-1)
-        here["resemblance"] = resemblance(propagated.features(chunk), propagated.prototypes_before)
-        for name, values in here.items():
-            parts[name][at : at + len(chunk)] = values.numpy()
-        free = given < 0
-        confusion.T.index_add_(0, here["best"][free], probabilities[free])
-        at += len(chunk)
+    confusion, at = torch.zeros(n_classes, n_classes, dtype=torch.float64), 0
+    for values, confused in shard.each(_Deciding(propagated, calibration), rows, labels):
+        for name, here in values.items():
+            parts[name][at : at + len(here)] = here
+        confusion, at = confusion + confused, at + len(values["best"])
     confusion = shard.sum(confusion)
     gathered = {name: shard.gather(values, len(rows)) for name, values in parts.items()}
     return None if shard.rank else Decision(**gathered, confusion=confusion.numpy())  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Deciding:
+    """The decision of the rows of a block, as arrays by their names, and its confusion (N, N)."""
+
+    propagated: Propagated
+    calibration: Calibration
+
+    def __call__(self, block: Block) -> tuple[dict[str, np.ndarray], Tensor]:
+        n_classes = len(self.propagated.prototypes)
+        parts = {name: np.empty(len(block), kind) for name, kind in _KINDS.items()}
+        confusion, at = torch.zeros(n_classes, n_classes, dtype=torch.float64), 0
+        for chunk in block.chunks():
+            given = torch.from_numpy(np.array(block.labels[at : at + len(chunk)]))
+            probabilities = self.calibration.probabilities(self.propagated.logits(chunk))  # (m, N)
+            here = _chosen(probabilities, given)
+            here["before"] = self.propagated.logits(chunk, rectified=False).argmax(-1)
+            here["resemblance"] = resemblance(self.propagated.features(chunk), self.propagated.prototypes_before)
+            for name, values in here.items():
+                parts[name][at : at + len(chunk)] = values.numpy()
+            free = given < 0
+            confusion.T.index_add_(0, here["best"][free], probabilities[free])
+            at += len(chunk)
+        return parts, confusion
 
 
 _KINDS = {

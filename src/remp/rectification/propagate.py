@@ -1,6 +1,5 @@
 """Exact rectification of any number of rows: the labelled ones are the support, the others the queries."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ from remp.rectification.layer import QuerySums, State, attention_weights, query_
 from remp.rectification.number_range import largest_safe, to_dtype_from_best
 from remp.rectification.settings import Metric, Rectification
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
-from remp.rows import Rows, Shard, chunk_rows
+from remp.rows import Block, Rows, Shard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +85,7 @@ def propagate(
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
     others pass over the rest. Exactly `rectify` on the transformed rows, at any number of them.
     """
-    labels = _checked_labels(rows, labels, n_classes)
+    labels = checked_labels(rows, labels, n_classes)
     shard = shard or Shard()
     transform, largest = fit_transform(rows, settings.parts, shard)
     is_large = largest > largest_safe(settings, None, len(rows))
@@ -111,7 +110,7 @@ def propagate(
     )
 
 
-def _checked_labels(rows: Rows, labels: np.ndarray, n_classes: int) -> np.ndarray:
+def checked_labels(rows: Rows, labels: np.ndarray, n_classes: int) -> np.ndarray:
     labels = np.asarray(labels)
     if labels.shape != (len(rows),) or labels.dtype.kind not in "iu":
         raise DataError(
@@ -158,42 +157,62 @@ class Passes:
 
     def start(self, settings: Rectification) -> State:
         """Class means of the support, in float64."""
-        sums = torch.zeros(self.n_classes, self.rows.dim, dtype=torch.float64)
-        for numbers in self._labelled():
-            features = self.transform(self.rows.take(numbers))
-            sums.index_add_(0, torch.from_numpy(self.labels[numbers]).long(), features.double())
-        sums = self.shard.sum(sums)[None]  # (1, N, d)
-        counts_of = np.bincount(self.labels[self.labels >= 0], minlength=self.n_classes)
-        counts = torch.from_numpy(counts_of).double().reshape(1, -1, 1)
+        sums, counts = self.label_sums()
+        sums, counts = sums[None], counts.reshape(1, -1, 1)  # (1, N, d), (1, N, 1)
         no_support = torch.empty(1, self.n_classes, 0)
         return State(settings, sums / counts, sums, counts, one_hot=no_support, projection=None)
 
+    def label_sums(self) -> tuple[Tensor, Tensor]:
+        """Sums of the support of each class (N, d), and how many it has (N,), in float64."""
+        sums = torch.zeros(self.n_classes, self.rows.dim, dtype=torch.float64)
+        for part in self.shard.each(_LabelSums(self.n_classes, self.transform), self.rows, self.labels):
+            sums += part
+        counts = np.bincount(self.labels[self.labels >= 0], minlength=self.n_classes)
+        return self.shard.sum(sums), torch.from_numpy(counts).double()
+
     def sums(self, state: State, beta: float, bias: Tensor | None = None) -> tuple[QuerySums, Tensor]:
         """All that a layer needs to know of the queries, and the sum of the attention (N,) to each class."""
-        in_dtype = state.to(self.dtype)
         total, masses = _nothing(state), torch.zeros(self.n_classes, dtype=torch.float64)
-        for chunk in self._unlabelled():
-            queries = state.propagated(self.transform(chunk)[None].to(self.dtype))  # (1, m, d)
-            weights = attention_weights(in_dtype, queries, bias)  # (1, N, m)
-            total = total + query_sums(weights, queries, beta, state.settings)
-            if bias is not None:
-                masses += weights[0].sum(-1)
+        work = _LayerSums(state, beta, bias, self.transform, self.dtype)
+        for part, part_masses in self.shard.each(work, self.rows, self.labels):
+            total, masses = total + part, masses + part_masses
         return _over_processes(total, masses, self.shard)
 
-    def _labelled(self) -> Iterator[np.ndarray]:
-        """The numbers of the labelled rows of this share, in pieces."""
-        first, stop = self.shard.span(len(self.rows))
-        numbers, piece = first + np.flatnonzero(self.labels[first:stop] >= 0), chunk_rows(self.rows.dim)
-        return (numbers[at : at + piece] for at in range(0, len(numbers), piece))
 
-    def _unlabelled(self) -> Iterator[Tensor]:
-        """The unlabelled rows of this share, in chunks."""
-        first, stop = self.shard.span(len(self.rows))
-        for chunk in self.rows.chunks(first, stop):
-            is_query = self.labels[first : first + len(chunk)] < 0
-            first += len(chunk)
-            if is_query.any():
-                yield chunk if is_query.all() else chunk[torch.from_numpy(is_query)]
+@dataclass(frozen=True)
+class _LabelSums:
+    """Sums of the labelled rows of a block, class by class (N, d)."""
+
+    n_classes: int
+    transform: RowTransform
+
+    def __call__(self, block: Block) -> Tensor:
+        sums = torch.zeros(self.n_classes, block.rows.dim, dtype=torch.float64)
+        for rows, labels in block.labelled():
+            sums.index_add_(0, labels, self.transform(rows).double())
+        return sums
+
+
+@dataclass(frozen=True)
+class _LayerSums:
+    """What a layer needs to know of the queries of a block, and the sum of their attention to each class (N,)."""
+
+    state: State
+    beta: float
+    bias: Tensor | None
+    transform: RowTransform
+    dtype: torch.dtype
+
+    def __call__(self, block: Block) -> tuple[QuerySums, Tensor]:
+        state = self.state.to(self.dtype)
+        total, masses = _nothing(self.state), torch.zeros(state.prototypes.shape[-2], dtype=torch.float64)
+        for chunk in block.unlabelled():
+            queries = state.propagated(self.transform(chunk)[None].to(self.dtype))  # (1, m, d)
+            weights = attention_weights(state, queries, self.bias)  # (1, N, m)
+            total = total + query_sums(weights, queries, self.beta, state.settings)
+            if self.bias is not None:
+                masses += weights[0].sum(-1)
+        return total, masses
 
 
 def _nothing(state: State) -> QuerySums:

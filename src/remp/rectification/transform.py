@@ -9,7 +9,7 @@ from remp.episodes import Episodes
 from remp.errors import ConfigError, DataError
 from remp.rectification.number_range import TINY
 from remp.rectification.similarity import unit
-from remp.rows import Rows, Shard
+from remp.rows import Block, Rows, Shard
 
 PARTS = ("mirror", "zoom", "power", "l2", "centre")
 ZOOM = 0.85  # side of the middle that `zoom` enlarges, as a share of the image's side
@@ -95,21 +95,33 @@ class RowTransform:
 
 def fit_transform(rows: Rows, parts: FeatureTransform, shard: Shard) -> tuple[RowTransform, float]:
     """The transform of these rows, and a bound of the features' size. Checks that every number is finite."""
-    first, stop = shard.span(len(rows))
-    transform = RowTransform(parts)
     total, largest = torch.zeros(rows.dim, dtype=torch.float64), 0.0
-    for chunk in rows.chunks(first, stop):
-        features = transform(chunk)
-        sums = features.sum(0, dtype=torch.float64)
-        if not sums.isfinite().all():  # a sum of finite numbers is finite in float64
-            _refuse(chunk, first)
-        if not parts.l2:
-            largest = max(largest, float(features.abs_().amax()))
-        total, first = total + sums, first + len(chunk)
+    for sums, largest_here in shard.each(_FeatureSums(parts), rows):
+        total, largest = total + sums, max(largest, largest_here)
     largest = 1.0 if parts.l2 else shard.largest(largest)
     if not parts.centre:
-        return transform, largest
+        return RowTransform(parts), largest
     return RowTransform(parts, (shard.sum(total) / len(rows)).float()), 2 * largest
+
+
+@dataclass(frozen=True)
+class _FeatureSums:
+    """The sum of the features of a block (d,), and the largest number in them; 0 where the norm bounds it."""
+
+    parts: FeatureTransform
+
+    def __call__(self, block: Block) -> tuple[Tensor, float]:
+        transform, first = RowTransform(self.parts), block.first
+        total, largest = torch.zeros(block.rows.dim, dtype=torch.float64), 0.0
+        for chunk in block.chunks():
+            features = transform(chunk)
+            sums = features.sum(0, dtype=torch.float64)
+            if not sums.isfinite().all():  # a sum of finite numbers is finite in float64
+                _refuse(chunk, first)
+            if not self.parts.l2:
+                largest = max(largest, float(features.abs_().amax()))
+            total, first = total + sums, first + len(chunk)
+        return total, largest
 
 
 def _signed_root(rows: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Many feature rows that need not fit in memory, and each process's share of them."""
 
 from remp.rows.array import ArrayRows, JoinedRows, Rows, chunk_rows
+from remp.rows.blocks import Block
 from remp.rows.sharding import Shard, current_shard
 
-__all__ = ["ArrayRows", "JoinedRows", "Rows", "Shard", "chunk_rows", "current_shard"]
+__all__ = ["ArrayRows", "Block", "JoinedRows", "Rows", "Shard", "chunk_rows", "current_shard"]

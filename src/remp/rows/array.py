@@ -1,7 +1,8 @@
-"""Rows of arrays, memory maps and tensors, and of two places one after the other."""
+"""Rows of arrays, memory maps and tensors, and of several places one after the other."""
 
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -94,29 +95,41 @@ def _single(values: np.ndarray | Tensor) -> Tensor:
 
 
 class JoinedRows:
-    """The rows of `first`, then those of `second`."""
+    """The rows of several places, one after the other.
 
-    def __init__(self, first: Rows, second: Rows) -> None:
-        self.first, self.second = first, second
+    >>> rows = JoinedRows(ArrayRows(np.zeros((2, 3))), ArrayRows(np.ones((4, 3))))
+    >>> len(rows), rows.take([1, 2])[:, 0].tolist()
+    (6, [0.0, 1.0])
+    """
 
-    @property
-    def dim(self) -> int:
-        return self.first.dim
+    def __init__(self, *parts: Rows) -> None:
+        dims = {part.dim for part in parts}
+        if len(dims) != 1:
+            raise DataError(f"got parts with rows of {sorted(dims) or 'no'} dimensions; needed the same in all")
+        self.parts, self.dim = parts, dims.pop()
+        self.starts = [0, *accumulate(len(part) for part in parts)]
+        """The number of each part's first row, and of all rows."""
 
     def __len__(self) -> int:
-        return len(self.first) + len(self.second)
+        return self.starts[-1]
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
-        stop, n_first = len(self) if stop is None else stop, len(self.first)
-        if start < n_first:
-            yield from self.first.chunks(start, min(stop, n_first))
-        if stop > n_first:
-            yield from self.second.chunks(max(start - n_first, 0), stop - n_first)
+        stop = len(self) if stop is None else min(stop, len(self))
+        for part, first in zip(self.parts, self.starts, strict=False):
+            low, high = max(start - first, 0), min(stop - first, len(part))
+            if low < high:
+                yield from part.chunks(low, high)
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
-        numbers, n_first = np.asarray(numbers), len(self.first)
-        in_second = numbers >= n_first
+        numbers = np.asarray(numbers, dtype=np.int64)
         taken = torch.empty(len(numbers), self.dim)
-        taken[torch.from_numpy(~in_second)] = self.first.take(numbers[~in_second])
-        taken[torch.from_numpy(in_second)] = self.second.take(numbers[in_second] - n_first)
+        for part, places in self.holders(numbers):
+            taken[torch.from_numpy(places)] = self.parts[part].take(numbers[places] - self.starts[part])
         return taken
+
+    def holders(self, numbers: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """Which part holds rows of these numbers (k,), and which of the k those are: (part, places) for each."""
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
+            raise IndexError(f"got row numbers {numbers.min()} … {numbers.max()}; needed 0 … {len(self) - 1}")
+        part_of = np.searchsorted(self.starts, numbers, side="right") - 1
+        return [(int(part), np.flatnonzero(part_of == part)) for part in np.unique(part_of)]

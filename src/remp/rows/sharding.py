@@ -1,11 +1,20 @@
 """One process's share of many rows, for passes that `torchrun` spreads over processes and machines."""
 
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from remp.rows.array import Rows
+from remp.rows.blocks import Block, blocks_of
+from remp.system.progress import progress
+from remp.system.threads import on_all_cores
+
+Made = TypeVar("Made")
 
 # Results travel in messages of at most so many bytes.
 _PIECE = 64 << 20
@@ -21,6 +30,26 @@ class Shard:
     def span(self, n: int) -> tuple[int, int]:
         """First row of this process's share of n rows, and the row after its last: shares differ by one row at most."""
         return n * self.rank // self.world, n * (self.rank + 1) // self.world
+
+    def each(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Iterator[Made]:
+        """work(block) of each block of this process's share of the rows, in their order.
+
+        One process takes rows that come in parts block by block, as many at once as torch has threads, each with one.
+        labels: (n,), if `work` looks at them. It must not hold the rows: other engines send it to where they are read.
+        """
+        labels = np.broadcast_to(np.int8(-1), len(rows)) if labels is None else labels
+        if self.world > 1:
+            first, stop = self.span(len(rows))
+            yield work(Block(rows, labels[first:stop], first, stop, first))
+            return
+        blocks = blocks_of(rows, labels)
+        if len(blocks) == 1:
+            yield work(blocks[0])
+            return
+        with progress("passing over the rows", len(rows), unit="rows") as bar:
+            for block, made in zip(blocks, on_all_cores(work, blocks), strict=True):
+                bar.advance(len(block))
+                yield made
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of this tensor over all processes, in each of them."""

@@ -1,0 +1,69 @@
+"""Blocks: how many rows are cut into pieces of work that do not depend on who does them.
+
+What a pass sums up is summed within each block and then over the blocks in their order, so that the result is the same
+to the last bit whether one thread passes over the blocks or a hundred machines do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.rows.array import JoinedRows, Rows, chunk_rows
+
+# Parts are joined so that there are no more blocks than this: so the sums of a layer are no more messages either.
+MOST_BLOCKS = 512
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows start … stop - 1 of `rows`. labels: (stop - start,) theirs, -1 for none; first: the number that the
+    first of them has among all rows."""
+
+    rows: Rows
+    labels: np.ndarray
+    start: int
+    stop: int
+    first: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def chunks(self) -> Iterator[Tensor]:
+        """All rows, in pieces."""
+        return self.rows.chunks(self.start, self.stop)
+
+    def labelled(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The labelled rows (m, dim) and their labels (m,), in pieces."""
+        numbers, piece = np.flatnonzero(self.labels >= 0), chunk_rows(self.rows.dim)
+        for at in range(0, len(numbers), piece):
+            here = numbers[at : at + piece]
+            yield self.rows.take(self.start + here), torch.from_numpy(self.labels[here]).long()
+
+    def unlabelled(self) -> Iterator[Tensor]:
+        """The rows without label, in pieces."""
+        at = 0
+        for chunk in self.chunks():
+            is_free = self.labels[at : at + len(chunk)] < 0
+            at += len(chunk)
+            if is_free.any():
+                yield chunk if is_free.all() else chunk[torch.from_numpy(is_free)]
+
+
+def blocks_of(rows: Rows, labels: np.ndarray) -> list[Block]:
+    """All rows as blocks: those of JoinedRows by their parts, any others as one."""
+    spans = joined_parts(rows) if isinstance(rows, JoinedRows) else [(rows, 0)]
+    return [Block(part, labels[first : first + len(part)], 0, len(part), first) for part, first in spans]
+
+
+def joined_parts(rows: JoinedRows) -> list[tuple[Rows, int]]:
+    """Consecutive parts, joined to at most MOST_BLOCKS, each with the number of its first row."""
+    together = -(-len(rows.parts) // MOST_BLOCKS)
+    groups = [rows.parts[at : at + together] for at in range(0, len(rows.parts), together)]
+    firsts = rows.starts[::together]
+    return [
+        (group[0] if len(group) == 1 else JoinedRows(*group), first)
+        for group, first in zip(groups, firsts, strict=False)  # the last start is the end
+    ]
