@@ -66,7 +66,7 @@ def evaluate(
     data: Annotated[str | None, typer.Option(help="A prepared data set; default the one trained on.")] = None,
     split: Annotated[str, typer.Option(help="Whose classes.")] = "test",
     n_way: int = 5,
-    n_shot: SeveralShots = ["1"],  # noqa: B006
+    n_shot: SeveralShots = ["1"],
     n_query: int = 15,
     n_episodes: int = 600,
     seed: int = 0,

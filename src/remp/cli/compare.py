@@ -27,7 +27,7 @@ def compare(
     methods: Annotated[str, typer.Option(help="Names joined by commas, or all that work on frozen features.")] = "all",
     reference: Annotated[str, typer.Option(help="The method that differences are taken to.")] = "protonet",
     n_way: int = 5,
-    n_shot: SeveralShots = ["1"],  # noqa: B006
+    n_shot: SeveralShots = ["1"],
     n_query: int = 15,
     n_episodes: int = 1000,
     seed: int = 0,

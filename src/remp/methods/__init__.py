@@ -72,7 +72,7 @@ def make_known(method: type[Method]) -> str:
     for name, known in METHODS.items():
         if known is method:
             return name
-    if not (isinstance(method, type) and issubclass(method, Method)):
+    if not (isinstance(method, type) and issubclass(method, Method)):  # type: ignore[redundant-expr]
         raise ConfigError(f"method is {method!r}; needed a subclass of remp.Method, not an instance or a name")
     name = f"{method.__module__}:{method.__qualname__}"
     _OWN[name] = method

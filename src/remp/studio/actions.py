@@ -71,7 +71,7 @@ def _with_items(action: Action, translate: Any) -> dict[str, Any]:
 
 
 def _checked(action: Action) -> str:
-    verb = action.get("do") if isinstance(action, Mapping) else None
+    verb = action.get("do") if isinstance(action, Mapping) else None  # type: ignore[redundant-expr]
     if not isinstance(verb, str) or verb not in VERBS:
         raise ConfigError(f"got the action {str(verb)[:40]!r}; needed one of {', '.join(VERBS)}")
     missing = [name for name in VERBS[verb] if name not in action]

@@ -42,7 +42,7 @@ def clean_name(name: str) -> str:
 
 def clean_colour(colour: str) -> str:
     """#rrggbb in small letters; raises ConfigError for anything else."""
-    if not isinstance(colour, str) or not _COLOUR.fullmatch(colour.casefold()):
+    if not isinstance(colour, str) or not _COLOUR.fullmatch(colour.casefold()):  # type: ignore[redundant-expr]
         raise ConfigError(f"got the colour {str(colour)[:40]!r}; needed one such as #2f7fd1")
     return colour.casefold()
 
