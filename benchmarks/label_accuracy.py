@@ -27,7 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid, NearestNeighbors
 from sklearn.semi_supervised import LabelSpreading
 
-from remp import ReMPClassifier, open_set
+from remp import ReMPClassifier, open_data
 from remp.backbones import PRETRAINED
 from remp.evaluation.statistics import mean_interval, paired_difference
 from remp.rectification.transform import FeatureTransform, fit_transform
@@ -182,7 +182,7 @@ def accuracy(predicted: np.ndarray, task: Task) -> float:
 
 
 def load_features(folder: Path, split: str) -> tuple[Features, np.ndarray]:
-    images = open_set("cifar-fs", split)
+    images = open_data("cifar-fs", split)
     path = folder / f"{split}.npy"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ import torch
 from remp.backbones.embedding import Normalisation
 from remp.checkpoint import build_method, load_trained
 from remp.config import RunConfig, load_config, parse_overrides
-from remp.datasets import ImageSet, open_set
+from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
 from remp.evaluation.evaluate import accuracies, draw_episodes
 from remp.evaluation.statistics import Estimate, mean_interval, paired_difference
@@ -100,7 +100,7 @@ def settings(name: str, arguments: argparse.Namespace) -> RunConfig:
 
 def untrained(config: RunConfig) -> Method:
     """The network before its first step, with batch norm statistics of the training classes."""
-    images = open_set(config.data, "train")
+    images = open_data(config.data, "train")
     method = build_method(config, images.image_size, images.n_classes).train()
     episodes = TrainingEpisodes(config, images, Normalisation(images.mean, images.std), torch.device("cpu"))
     with torch.no_grad():
@@ -118,7 +118,7 @@ def scores(method: Method, n_episodes: int) -> np.ndarray:
 
 def validation_images() -> ImageSet:
     """Every fourth image of the validation classes: enough, and embedded in a quarter of the time."""
-    images = open_set("cifar-fs", "val")
+    images = open_data("cifar-fs", "val")
     return replace(images, images=images.images[::4], labels=images.labels[::4])
 
 

@@ -27,7 +27,7 @@ import torch
 from PIL import Image
 
 from remp.config import RunConfig, make_config
-from remp.datasets import open_set
+from remp.datasets import open_data
 from remp.episodes import Episodes, EpisodeSampler
 
 WARM_UP = 5
@@ -62,8 +62,8 @@ def remp_step_seconds(config: RunConfig, steps: int) -> dict[str, float]:
     from remp.training.trainer import Trainer
 
     keep_freed_memory()
-    train_set, folder = open_set(config.data, "train"), RunFolder(Path(tempfile.mkdtemp()))
-    trainer = Trainer(config, train_set, open_set(config.data, "val"), folder, Processes())
+    train_set, folder = open_data(config.data, "train"), RunFolder(Path(tempfile.mkdtemp()))
+    trainer = Trainer(config, train_set, open_data(config.data, "val"), folder, Processes())
     trainer.measure(WARM_UP)
     inside = Stopwatch()
     trainer.method.loss = inside.timed(trainer.method.loss)  # type: ignore[method-assign]
@@ -77,7 +77,7 @@ class PlainImages(torch.utils.data.Dataset):
     """Image by image: crop, resize, flip, normalise."""
 
     def __init__(self, data: str, area: tuple[float, float]) -> None:
-        self.images, self.area = open_set(data, "train"), area
+        self.images, self.area = open_data(data, "train"), area
         self.random = np.random.default_rng(0)
         self.mean = torch.tensor(self.images.mean).view(-1, 1, 1)
         self.std = torch.tensor(self.images.std).view(-1, 1, 1)
@@ -102,7 +102,7 @@ def plain_step_seconds(config: RunConfig, steps: int) -> dict[str, float]:
     """Seconds a step of a textbook loop."""
     from remp.checkpoint import build_method
 
-    train_set = open_set(config.data, "train")
+    train_set = open_data(config.data, "train")
     method = build_method(config, train_set.image_size, train_set.n_classes)
     method = method.to(memory_format=torch.contiguous_format)
     optimiser = torch.optim.SGD(

@@ -11,7 +11,7 @@ import csv
 import itertools
 from pathlib import Path
 
-from remp.datasets import open_set
+from remp.datasets import open_data
 from remp.episodes import Protocol
 from remp.evaluation.evaluate import draw_episodes, embed, score_episodes
 from remp.evaluation.statistics import mean_interval
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     trained, transform = load(arguments.checkpoint), FeatureTransform.parse(arguments.transform)
-    images = open_set(trained.config.data, "val")
+    images = open_data(trained.config.data, "val")
     features = embed(trained.method, images.images, trained.normalisation, transform)
     protocol = Protocol(5, arguments.n_shot, 15)
     episodes = draw_episodes(images, protocol, n_episodes=arguments.n_episodes, seed=arguments.seed)

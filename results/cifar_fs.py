@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from remp.datasets import open_set
+from remp.datasets import open_data
 from remp.episodes import Protocol
 from remp.evaluation.evaluate import evaluate
 from remp.evaluation.result import Result
@@ -23,7 +23,7 @@ SEED = 2021
 
 def rows_of(n_shot: int, runs: Path, n_episodes: int) -> tuple[list[tuple[str, Result]], list[str]]:
     """Labelled results on the same episodes, and sentences on their paired differences."""
-    images, protocol = open_set("cifar-fs", "test"), Protocol(5, n_shot, 15)
+    images, protocol = open_data("cifar-fs", "test"), Protocol(5, n_shot, 15)
     remp, protonet = load(f"cifar-fs-convnet64-{n_shot}shot"), load(runs / f"cifar-fs-protonet-{n_shot}shot")
     rectified_off = load(f"cifar-fs-convnet64-{n_shot}shot", layers=0)
 

@@ -123,7 +123,7 @@ def test_the_whole_library_imports_no_plots_and_no_command_line():
 
 
 def test_the_public_names_are_there():
-    wanted = ["train", "resume", "evaluate", "load", "open_set", "Episodes", "EpisodeSampler", "Protocol", "METHODS"]
+    wanted = ["train", "resume", "evaluate", "load", "open_data", "Episodes", "EpisodeSampler", "Protocol", "METHODS"]
     wanted += ["BACKBONES", "rectify", "Rectification", "RempError", "ConfigError", "__version__"]
     assert set(wanted) <= set(remp.__all__) == set(dir(remp)) - {"ReMPClassifier"}  # needs scikit-learn: not by star
     assert all(getattr(remp, name) is not None for name in dir(remp))

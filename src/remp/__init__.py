@@ -1,7 +1,7 @@
 """remp: few-shot image classification by rectified metric propagation.
 
 path = remp.train({"data": "glyphs"}, budget="2min")
-result = remp.evaluate(remp.load(path), remp.open_set("glyphs", "test"), remp.Protocol(n_way=5, n_shot=1))
+result = remp.evaluate(remp.load(path), remp.open_data("glyphs", "test"), remp.Protocol(n_way=5, n_shot=1))
 print(result.card())
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from remp.checkpoint import Trained as Trained
     from remp.datasets import DATASETS as DATASETS
     from remp.datasets import ImageSet as ImageSet
-    from remp.datasets import open_set as open_set
+    from remp.datasets import open_data as open_data
     from remp.datasets import prepare as prepare
     from remp.episodes import Episodes as Episodes
     from remp.episodes import EpisodeSampler as EpisodeSampler
@@ -72,7 +72,7 @@ _HOMES = {
     "load": "remp.models",
     "load_episodes": "remp.episodes.files",
     "mean_interval": "remp.evaluation.statistics",
-    "open_set": "remp.datasets",
+    "open_data": "remp.datasets",
     "paired_difference": "remp.evaluation.statistics",
     "prepare": "remp.datasets",
     "rectify": "remp.rectification.rectify",

@@ -9,7 +9,7 @@ from typing import Any
 
 from remp.checkpoint import Trained
 from remp.config import make_config
-from remp.datasets import ImageSet, open_set
+from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
 from remp.evaluation.evaluate import evaluate
 from remp.evaluation.result import Result
@@ -55,7 +55,7 @@ def run_demo(out: Path) -> Path:
 
     A folder that exists is left alone: the next free one of out, out-2, out-3 … is taken.
     """
-    sets = {split: open_set("glyphs", split) for split in ("train", "val", "test")}
+    sets = {split: open_data("glyphs", split) for split in ("train", "val", "test")}
     return run_steps(out, sets, Scale())
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from raw_data import random_pixels, write_tree
-from remp.datasets import DATASETS, ImageSet, ReadOptions, open_prepared, open_set, prepare, read_index
+from remp.datasets import DATASETS, ImageSet, ReadOptions, open_data, open_prepared, prepare, read_index
 from remp.datasets.base import list_prepared, prepared_folder
 from remp.datasets.split_writer import SplitWriter
 from remp.errors import DataError
@@ -169,13 +169,13 @@ def test_a_set_that_is_drawn_is_prepared_on_first_use(remp_home: Path, monkeypat
     monkeypatch.setitem(
         DATASETS, "glyphs", SimpleNamespace(draw=lambda name, overwrite: drawn.append("draw"), read=None)
     )
-    open_set("glyphs", "train")
+    open_data("glyphs", "train")
     assert drawn == ["draw", "train"]
 
 
 def test_open_set_opens_what_was_prepared_under_any_name(source: Path) -> None:
     prepare("folder", source, options=SMALL, save_as="birds")
-    images = open_set("birds", "test")
+    images = open_data("birds", "test")
     assert isinstance(images, ImageSet)
     assert (images.name, images.n_classes) == ("birds", 2)
 

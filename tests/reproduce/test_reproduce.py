@@ -133,7 +133,7 @@ def test_the_same_number_comes_from_evaluate(run, quick, tmp_path):
     cell = json.loads((folder / "table" / "results.json").read_text())["cells"][0]
     trained = remp.load(tmp_path / "runs" / "first", layers=2)
     result = remp.evaluate(
-        trained, remp.open_set("toy", "test"), remp.Protocol(3, 1, 4), n_episodes=30, seed=2021, transform="none"
+        trained, remp.open_data("toy", "test"), remp.Protocol(3, 1, 4), n_episodes=30, seed=2021, transform="none"
     )
     assert cell["mean"] == pytest.approx(100 * result.accuracies.mean(), abs=1e-3)
     assert cell["checkpoint_hashes"] == [trained.hash]

@@ -19,11 +19,11 @@ class Backbone(nn.Module):
         self.width: int | None = None  # channels of a map, where the backbone says so
 
     def maps(self, images: Tensor) -> Tensor:
-        """(n, channels, height, width) -> (n, width, h, w)"""
+        """(n, channels, height, width) -> (n, channels, h, w)"""
         raise NotImplementedError
 
     def stages(self, images: Tensor) -> list[Tensor]:
-        """Maps after each block of the network, (n, width, h, w) of their own shapes; the last are those of `maps`."""
+        """Maps after each block of the network, (n, channels, h, w) of their own shapes; the last are those of `maps`."""
         return [self.maps(images)]
 
     def forward(self, images: Tensor) -> Tensor:
@@ -33,12 +33,12 @@ class Backbone(nn.Module):
 
     def feature_shape(self, map_shape: tuple[int, int, int]) -> tuple[int, ...]:
         """Shape of the vector that a map of this shape becomes."""
-        width, height, breadth = map_shape
-        return (width,) if self.readout == "average" else (width * height * breadth,)
+        channels, height, width = map_shape
+        return (channels,) if self.readout == "average" else (channels * height * width,)
 
     @torch.no_grad()
     def map_shape(self, image_size: tuple[int, int, int]) -> tuple[int, int, int]:
-        """Shape (width, h, w) of a map for images of size (height, width, channels)."""
+        """Shape (channels, h, w) of a map for images of size (height, width, channels)."""
         height, width, channels = image_size
         beside = next(self.parameters(), torch.empty(0))  # for its device and type
         training = self.training

@@ -78,7 +78,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="Where to save the result; default runs/evaluations/.")] = None,
 ) -> None:
     """Score a trained method on episodes. Settings of the method can be changed: --layers 0 …"""
-    from remp.datasets import open_set
+    from remp.datasets import open_data
     from remp.episodes.files import load_episodes
     from remp.evaluation.evaluate import evaluate as run
     from remp.models import load
@@ -87,7 +87,7 @@ def evaluate(
     if file is None:
         raise RempError("which checkpoint? Give a file, the folder of a run, or the name of a shipped model")
     trained = load(file, **overrides)
-    images = open_set(data or trained.config.data, split)
+    images = open_data(data or trained.config.data, split)
     tasks: list[tuple[Any, Any, int | None]] = [
         (make_protocol(n_way, shots, n_query, distribution), None, seed) for shots in n_shot
     ]
@@ -117,11 +117,11 @@ def episodes(
     distribution: Distribution = "balanced",
 ) -> None:
     """Draw episodes and write them to a file, so that others can score the very same ones."""
-    from remp.datasets import open_set
+    from remp.datasets import open_data
     from remp.episodes.files import save_episodes
     from remp.evaluation.evaluate import draw_episodes
 
-    images = open_set(data, split)
+    images = open_data(data, split)
     protocol = make_protocol(n_way, n_shot, n_query, distribution)
     drawn = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
     digest = save_episodes(out, drawn, protocol=protocol, images=images, seed=seed)

@@ -40,17 +40,17 @@ def compare(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a comparison in that folder.")] = False,
 ) -> None:
     """Score classifiers on the same features and episodes; write table, numbers and picture."""
-    from remp.datasets import open_set, read_index
+    from remp.datasets import open_data, read_index
     from remp.evaluation.compare import chosen_methods, compare_features
     from remp.report.comparison import check_free, comparison_text, write_comparison
 
     protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (*n_shot, *context.args)]
     names = chosen_methods(methods, reference)
     source = _Source.find(features, data, side)
-    images = open_set(source.data, split)
+    images = open_data(source.data, split)
     folder = out or _free_folder(f"{source.name}-{images.name}-{split}")
     check_free(folder, overwrite=overwrite)
-    training_images = open_set(images.name, "train") if "train" in read_index(images.name)["splits"] else None
+    training_images = open_data(images.name, "train") if "train" in read_index(images.name)["splits"] else None
     made = source.embed(images, training_images=training_images, transform=transform)
     comparison = compare_features(made, protocols, methods=names, reference=reference, n_episodes=n_episodes, seed=seed)
     paths = write_comparison(comparison, folder, overwrite=overwrite)

@@ -5,10 +5,10 @@ from remp.datasets.prepare import prepare
 from remp.datasets.raw import ReadOptions
 from remp.datasets.table import DATASETS
 
-__all__ = ["DATASETS", "ImageSet", "ReadOptions", "open_prepared", "open_set", "prepare", "read_index"]
+__all__ = ["DATASETS", "ImageSet", "ReadOptions", "open_data", "open_prepared", "prepare", "read_index"]
 
 
-def open_set(name: str, split: str) -> ImageSet:
+def open_data(name: str, split: str) -> ImageSet:
     """One split ("train", "val" or "test") of a prepared set, by the name it was prepared under.
 
     A set that needs no raw data (glyphs) is prepared on first use. Raises DataError where the set is not prepared.
@@ -18,3 +18,6 @@ def open_set(name: str, split: str) -> ImageSet:
         # Two processes may get here at once and draw the same images: the last one to finish stays.
         dataset.draw(name, True)
     return open_prepared(name, split)
+
+
+open_set = open_data  # the name of before

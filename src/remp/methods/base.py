@@ -27,7 +27,7 @@ class Method(nn.Module):
     transductive: ClassVar[bool] = False
     assumes_balance: ClassVar[bool] = False
     frozen: ClassVar[bool] = False  # works on any ready-made features, without training
-    uses_maps: ClassVar[bool] = False  # features are the backbone's maps (width, h, w) rather than vectors
+    uses_maps: ClassVar[bool] = False  # features are the backbone's maps (channels, h, w) rather than vectors
 
     def __init__(
         self, backbone: Backbone | None = None, *, n_classes: int = 0, feature_shape: tuple[int, ...] = ()
@@ -76,14 +76,14 @@ def vector_size(method: Method) -> int:
 
 
 def map_shape(method: Method) -> tuple[int, int, int]:
-    """(width, height, breadth) of a feature that is a map."""
+    """(channels, height, width) of a feature that is a map."""
     if len(method.feature_shape) != 3:
         raise ConfigError(
             f"{type(method).__name__} got feature_shape={method.feature_shape}; it learns layers on maps and needs "
-            "their (width, height, breadth)"
+            "their (channels, height, width)"
         )
-    width, height, breadth = method.feature_shape
-    return width, height, breadth
+    channels, height, width = method.feature_shape
+    return channels, height, width
 
 
 @contextmanager

@@ -40,10 +40,10 @@ class CAN(Method):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        width, height, breadth = map_shape(self)
+        channels, height, width = map_shape(self)
         self.scale, self.local_weight = scale, local_weight
-        self.attention = CrossAttention(height * breadth, attention_temperature)
-        self.classifier = nn.Linear(width, self.n_classes) if self.n_classes else None
+        self.attention = CrossAttention(height * width, attention_temperature)
+        self.classifier = nn.Linear(channels, self.n_classes) if self.n_classes else None
 
     def logits(self, episodes: Episodes) -> Tensor:
         return self._compare(_class_positions(episodes), positions(episodes.query))

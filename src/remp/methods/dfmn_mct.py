@@ -67,7 +67,7 @@ class DFMNMCT(Method):
         return torch.cat([self._blocks(images), mirrored], dim=1)
 
     def logits(self, episodes: Episodes) -> Tensor:
-        """Logarithms of the confidences. Episodes of what `embed` returns, or of maps (E, ., width, h, w)."""
+        """Logarithms of the confidences. Episodes of what `embed` returns, or of maps (E, ., channels, h, w)."""
         sides = self._sides(episodes)
         return self._log_confidence(sides, self._weights(sides, self.updates))
 
@@ -128,15 +128,15 @@ class LengthScale(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int]) -> None:
         super().__init__()
-        width, height, breadth = shape
-        padding = 0 if min(height, breadth) >= 3 else 1
-        n_outputs = (height - 2 + 2 * padding) * (breadth - 2 + 2 * padding)
-        self.convolution = nn.Conv2d(width, 1, 3, padding=padding)
+        channels, height, width = shape
+        padding = 0 if min(height, width) >= 3 else 1
+        n_outputs = (height - 2 + 2 * padding) * (width - 2 + 2 * padding)
+        self.convolution = nn.Conv2d(channels, 1, 3, padding=padding)
         self.norm = nn.BatchNorm2d(1, eps=2e-5)
         self.linear = nn.Linear(n_outputs, 1)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(E, n, width, h, w) -> (E, n, 1)"""
+        """(E, n, channels, h, w) -> (E, n, 1)"""
         responses = F.relu(self.norm(self.convolution(maps.flatten(0, 1))))
         scales = F.softplus(self.linear(responses.flatten(1)))
         return scales.clamp(min=SMALLEST_SCALE).unflatten(0, maps.shape[:2])

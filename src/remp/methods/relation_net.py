@@ -73,7 +73,7 @@ class RelationHead(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int], width: int) -> None:
         super().__init__()
-        self.channels, height, breadth = shape
+        self.channels, rows, columns = shape
         self.pair = nn.Conv2d(2 * self.channels, width, 3, padding=1)
         self.rest = nn.Sequential(
             # A maximum commutes with ReLU: pooling first gives the same numbers and rectifies a quarter of them.
@@ -85,13 +85,13 @@ class RelationHead(nn.Module):
             nn.MaxPool2d(2, ceil_mode=True),
             nn.ReLU(inplace=True),
             nn.Flatten(),
-            nn.Linear(width * -(-height // 4) * -(-breadth // 4), 8),
+            nn.Linear(width * -(-rows // 4) * -(-columns // 4), 8),
             nn.ReLU(inplace=True),
             nn.Linear(8, 1),
         )
 
     def forward(self, classes: Tensor, queries: Tensor) -> Tensor:
-        """(E, N, width, h, w), (E, Q, width, h, w) -> (E, Q, N)"""
+        """(E, N, channels, h, w), (E, Q, channels, h, w) -> (E, Q, N)"""
         # A convolution of two maps side by side is the sum of one on each: N + Q of them instead of N · Q.
         of_class, of_query = self.pair.weight.split(self.channels, dim=1)
         seen_classes = F.conv2d(classes.flatten(0, 1), of_class, self.pair.bias, padding=1)

@@ -175,5 +175,5 @@ class ReMP(Method):
             return self.feature_shape[0]
         raise ConfigError(
             f"projection {self.projection!r} got feature_shape={self.feature_shape}; without a backbone that names the "
-            "channels of its maps it needs their (width, height, breadth)"
+            "channels of its maps it needs their (channels, height, width)"
         )

@@ -71,7 +71,7 @@ class LengthScale(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int], width: int) -> None:
         super().__init__()
-        channels, height, breadth = shape
+        channels, rows, columns = shape
         last = nn.Linear(8, 1)
         nn.init.zeros_(last.weight)
         nn.init.constant_(last.bias, FIRST_SCALE)
@@ -79,13 +79,13 @@ class LengthScale(nn.Module):
             *_block(channels, width),
             *_block(width, 1),
             nn.Flatten(),
-            nn.Linear(_side(_side(height)) * _side(_side(breadth)), 8),
+            nn.Linear(_side(_side(rows)) * _side(_side(columns)), 8),
             nn.ReLU(inplace=True),
             last,
         )
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(n, channels, height, breadth) -> (n, 1)"""
+        """(n, channels, height, width) -> (n, 1)"""
         scales = self.layers(maps)
         smallest = torch.finfo(scales.dtype).eps
         return torch.where(scales.abs() < smallest, smallest, scales)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from remp.checks import nearest
-from remp.datasets import open_set
+from remp.datasets import open_data
 from remp.episodes import Protocol
 from remp.errors import ConfigError, RempError
 from remp.evaluation.evaluate import evaluate
@@ -99,7 +99,7 @@ def check(*, manifest: str | Path = MANIFEST, say: Callable[[str], None] = print
                 path = book.root / "results" / "checkpoints" / f"{training}.safetensors"
                 if not path.is_file():
                     continue
-                images = open_set(item.data, "test")
+                images = open_data(item.data, "test")
                 protocol = Protocol(item.n_way, cell["n_shot"], item.n_query)
                 n_episodes = min(CHECKED, cell["n_episodes"])
                 trained = load(path, **cell["settings"])

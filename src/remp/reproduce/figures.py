@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from remp.datasets import ImageSet, open_set
+from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, embed
@@ -38,7 +38,7 @@ def draw(item: Item, cells: Sequence[Cell], plan: Plan, data: str | None) -> dic
         n_panels = len(item.shots)
         height = 1.4 + 0.34 * len({_name(cell) for cell in done})
         return _saved(5.4 * n_panels, height, lambda figure: _boxes(figure, item, done))
-    images = open_set(data or item.data, "test")
+    images = open_data(data or item.data, "test")
     if item.show == "heatmap":
         return _saved(11, 2.9 * len(item.rows), lambda figure: _heatmaps(figure, item, plan, images))
     return _saved(10, 9, lambda figure: _embeddings(figure, item, plan, images))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from remp.datasets import ImageSet, open_set
+from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
 from remp.errors import RempError
 from remp.evaluation.compare import compare_features
@@ -66,7 +66,7 @@ def score_cell(
         return Cell(row, n_shot, axis, x, "diverged", empty, (), record)
     if any(run.checkpoint is None for run in runs):
         return Cell(row, n_shot, axis, x, "not run", empty, (), record)
-    images = open_set(data or item.data, "test")
+    images = open_data(data or item.data, "test")
     changes = {axis.name: x} if axis and axis.of == "protocol" else {}
     try:
         protocol = Protocol(**{"n_way": item.n_way, "n_shot": n_shot, "n_query": item.n_query, **changes})
@@ -117,7 +117,7 @@ def _features(checkpoint: Path, images: ImageSet, transform: str) -> FrozenFeatu
     key = (str(checkpoint), images.fingerprint, transform)
     if key not in _CACHE:
         _CACHE.clear()
-        training = open_set(images.name, "train")
+        training = open_data(images.name, "train")
         _CACHE[key] = frozen_features(load(checkpoint), images, training_images=training, transform=transform)
     return _CACHE[key]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from remp.config import RunConfig, load_config, make_config
-from remp.datasets import ImageSet, open_set
+from remp.datasets import ImageSet, open_data
 from remp.methods import Method, make_known
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
@@ -32,8 +32,8 @@ def train(
     split is never opened.
     """
     settings = _as_config(config, method)
-    train_set = train_set or open_set(settings.data, "train")
-    validation_set = validation_set or open_set(settings.data, "val")
+    train_set = train_set or open_data(settings.data, "train")
+    validation_set = validation_set or open_data(settings.data, "val")
     folder = RunFolder(Path(out or f"runs/{settings.data}-{settings.method}-{settings.n_shot}shot"))
     folder.refuse_if_used()
     processes = Processes(settings.precision)
@@ -64,8 +64,8 @@ def resume(
         make_known(method)
     folder = RunFolder(Path(run))
     config = folder.read_config()
-    train_set = train_set or open_set(config.data, "train")
-    validation_set = validation_set or open_set(config.data, "val")
+    train_set = train_set or open_data(config.data, "train")
+    validation_set = validation_set or open_data(config.data, "val")
     processes = Processes(config.precision)
     trainer = Trainer(processes.share_episodes(config), train_set, validation_set, folder, processes)
     if folder.last.exists():
