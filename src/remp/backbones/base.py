@@ -23,7 +23,7 @@ class Backbone(nn.Module):
         raise NotImplementedError
 
     def stages(self, images: Tensor) -> list[Tensor]:
-        """Maps after each block of the network, (n, channels, h, w) of their own shapes; the last are those of `maps`."""
+        """Maps after each block of the network, (n, channels, h, w) each; the last are those of `maps`."""
         return [self.maps(images)]
 
     def forward(self, images: Tensor) -> Tensor:
