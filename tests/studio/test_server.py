@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,9 @@ def test_two_tabs_see_the_same(served):
     items = numbers_of(served.session, "red")
     first.post("/api/act", headers=OURS, json={"do": "label", "items": items, "class": "red"})
     second.post("/api/act", headers=OURS, json={"do": "label", "items": items[:1], "class": "rose"})
+    served.session.wait()
+    while served.session.plane_version < 2:  # the map is drawn twice
+        time.sleep(0.01)
     states = [one.get("/api/state").json() for one in (first, second)]
     assert states[0] == states[1]
     assert [(one["name"], one["given"]) for one in states[0]["classes"]] == [("red", 3), ("rose", 1)]

@@ -23,7 +23,7 @@ from remp.rectification.transform import RowTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.classes import StudioClass
 from remp.studio.state import UNKNOWN
-from remp.system.home import home
+from remp.system.files import home
 from remp.system.progress import progress
 
 _PORTION = 256  # pictures embedded between two looks at whether to stop

@@ -17,7 +17,7 @@ from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.studio.collection import open_collection
 from remp.studio.one_server import OneServer
 from remp.studio.session import Session, open_session
-from remp.system.home import home
+from remp.system.files import home
 
 
 @dataclass(frozen=True)
