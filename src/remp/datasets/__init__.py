@@ -1,9 +1,11 @@
 """Raw archives and folders in, prepared image sets out."""
 
-from remp.datasets.base import ImageSet, open_prepared, prepared_folder, read_index
+from remp.checks import nearest
+from remp.datasets.base import ImageSet, list_prepared, open_prepared, prepared_folder, read_index
 from remp.datasets.prepare import prepare
 from remp.datasets.raw import ReadOptions
 from remp.datasets.table import DATASETS
+from remp.errors import DataError
 
 __all__ = ["DATASETS", "ImageSet", "ReadOptions", "open_data", "open_prepared", "prepare", "read_index"]
 
@@ -17,7 +19,18 @@ def open_data(name: str, split: str) -> ImageSet:
     if dataset and dataset.draw and not prepared_folder(name).exists():
         # Two processes may get here at once and draw the same images: the last one to finish stays.
         dataset.draw(name, True)
+    elif not prepared_folder(name).exists():
+        raise DataError(f"data set {name!r} is not prepared: {_how_to_prepare(name)}")
     return open_prepared(name, split)
+
+
+def _how_to_prepare(name: str) -> str:
+    dataset = DATASETS.get(name)
+    if dataset is None:
+        known = [*DATASETS, *list_prepared()]
+        return f"{nearest(name, known)}; pictures of your own: remp data prepare folder --from PATH --name {name}"
+    command = f"remp data prepare {name}"
+    return f"{command} --download, or {command} --from PATH" if dataset.downloads else f"{command} --from PATH"
 
 
 open_set = open_data  # the name of before
