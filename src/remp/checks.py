@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Iterable
+from importlib import import_module
 from typing import Any, get_args
 
 from remp.errors import ConfigError
@@ -46,3 +47,11 @@ def check_choice(name: str, value: str, choices: Any) -> None:
     """Raise a ConfigError unless `value` is one of the strings of the Literal `choices`."""
     if value not in get_args(choices):
         raise ConfigError(f"{name} is {value!r}; choose from: {', '.join(get_args(choices))}")
+
+
+def required(module: str, feature: str) -> Any:
+    """A module of a package that only `feature` needs. Raises a ConfigError where that is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigError(f"{feature} needs {module}, which is not installed: pip install {module}") from error

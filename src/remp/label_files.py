@@ -26,16 +26,6 @@ from remp.rows import ArrayRows, Rows, Shard, current_shard
 _DEFAULTS = LabelOptions()
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """A labelling, and the folder that holds its files. stages: how many images each part of embedding has done, and
-    how fast; what is in the cache is not done again."""
-
-    labelling: Labelling
-    folder: Path
-    stages: dict[str, Stage]
-
-
 def label(
     source: str | Path,
     options: LabelOptions = _DEFAULTS,
@@ -43,7 +33,7 @@ def label(
     labels: str | Path | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
-) -> Labelled | None:
+) -> Labelling | None:
     """Label the rest of a folder of pictures, or of a file of embeddings, of which some have a label.
 
     labels: a CSV file of labels; without one, sub-folders are classes. out: the folder for the results, by default
@@ -65,7 +55,7 @@ def label(
     started = time.perf_counter()
     folder = place.write(lambda folder: _fill(folder, labelling, _name(source), options))
     seconds = {**labelling.seconds, "write": time.perf_counter() - started}
-    return Labelled(replace(labelling, seconds=seconds), folder, found.stages)
+    return replace(labelling, seconds=seconds, folder=folder, stages=found.stages)
 
 
 def is_embeddings(source: Path) -> bool:

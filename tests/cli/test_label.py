@@ -140,8 +140,8 @@ def test_embeddings_of_ones_own_are_labelled_the_same_way(photos):
 def test_python_gives_the_same(photos):
     done = remp.label("photos", remp.LabelOptions(unknown=False), out="here")
     assert done.folder == photos.parent / "here"
-    assert (done.labelling.labels >= 0).all()
-    assert rows("here").keys() == set(done.labelling.task.names)
+    assert (done.labels >= 0).all()
+    assert rows("here").keys() == set(done.task.names)
 
 
 @pytest.mark.parametrize("way", ["--copy", "--link"])

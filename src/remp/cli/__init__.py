@@ -12,8 +12,7 @@ from remp.cli import data as cli_data
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
 from remp.cli import studio as cli_studio
-from remp.cli.options import Distribution, SeveralShots, Shots, make_protocol
-from remp.cli.settings import file_and_settings
+from remp.cli.options import Distribution, SeveralShots, Shots, file_and_settings, make_protocol
 from remp.errors import Interrupted, RempError
 from remp.system.progress import is_first_process
 from remp.version import __version__

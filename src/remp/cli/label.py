@@ -55,10 +55,10 @@ def label(
         done = run(source, options, labels=labels, out=out, overwrite=overwrite)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; no result was written. The same command goes on where this one was") from error
-    if done:
+    if done and done.folder:
         written = sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
         speed = [stages_line(done.stages)] if done.stages else []
-        _say("\n".join([summary(done.labelling), *speed, f"{done.folder}: {', '.join(written)}"]))
+        _say("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}"]))
 
 
 def _source(folder: Path | None, embeddings: Path | None, backbone: str | int | None) -> Path:

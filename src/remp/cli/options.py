@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
+from remp.errors import ConfigError
+
 Shots = Annotated[str, typer.Option(help="Labelled images of a class; or one number a way: 1,1,2,5,5.")]
 SeveralShots = Annotated[
     list[str], typer.Option(help="Labelled images of a class; repeat it for several numbers; 1,1,2,5,5: one per way.")
@@ -21,3 +23,24 @@ def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> A
     except ValueError as error:
         raise EpisodeError(f"--n-shot is {n_shot!r}; give a number, or one number a way: 1,1,2,5,5") from error
     return Protocol(n_way, shots[0] if len(shots) == 1 else tuple(shots), n_query, distribution)
+
+
+def file_and_settings(first: str | None, rest: list[str]) -> tuple[str | None, dict[str, Any]]:
+    """The file, None where there is none, and the settings that flags change.
+
+    first, rest: what the command line left over. Where a flag came before the file, the flag is the first of it.
+    """
+    from remp.config import parse_overrides
+
+    flags, files = [], []
+    arguments = iter([first, *rest] if first is not None else rest)
+    for argument in arguments:
+        if not argument.startswith("--"):
+            files.append(argument)
+        elif "=" in argument:
+            flags.append(argument)
+        else:
+            flags += [argument, *(value for value in [next(arguments, None)] if value is not None)]
+    if len(files) > 1:
+        raise ConfigError(f"got {' and '.join(map(repr, files))}; needed one file, and settings as --name value")
+    return files[0] if files else None, parse_overrides(flags)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from remp.checks import nearest
+from remp.checks import nearest, required
 from remp.config import settings_model
 from remp.datasets.base import ImageSet
 from remp.episodes import Protocol
@@ -26,28 +26,12 @@ from remp.system.progress import progress
 
 
 @dataclass(frozen=True)
-class Entry(Row):
-    """A classifier's row. difference: it minus the reference, paired by episode; None for the reference itself.
-    seconds: taken to score all episodes."""
-
-    seconds: float
-
-    @property
-    def episodes_per_second(self) -> float:
-        return len(self.result.accuracies) / self.seconds
-
-    @property
-    def assumptions(self) -> str:
-        return f"{self.kind}, balanced" if self.result.assumes_balance else self.kind
-
-
-@dataclass(frozen=True)
 class Table:
     """The classifiers on the episodes of one protocol, the best first."""
 
     protocol: Protocol
     reference: str
-    entries: tuple[Entry, ...]
+    entries: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
@@ -67,9 +51,7 @@ class Comparison:
 
     def to_pandas(self) -> Any:
         """A DataFrame with one row per method and protocol: means and half-widths as shares, episodes per second."""
-        import pandas
-
-        return pandas.DataFrame(
+        return required("pandas", "to_pandas").DataFrame(
             {
                 "method": entry.name,
                 "n_way": table.protocol.n_way,
@@ -217,7 +199,7 @@ def _draw(images: ImageSet, protocol: Protocol, n_episodes: int, seed: int) -> E
     return EpisodeFile(episodes, protocol, seed, images.name, images.split, images.fingerprint, digest)
 
 
-def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Entry:
+def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
     owner: type = METHODS[name]
     method: Method = owner()
     method.base_mean = features.base_mean
@@ -241,10 +223,10 @@ def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Entry:
         checkpoint_hash=features.checkpoint_hash,
         settings=settings_model(owner)().model_dump(mode="json"),
     )
-    return Entry(name, result, None, seconds)
+    return Row(name, result, seconds=seconds)
 
 
-def _table(protocol: Protocol, reference: str, entries: Sequence[Entry]) -> Table:
+def _table(protocol: Protocol, reference: str, entries: Sequence[Row]) -> Table:
     base = next(entry for entry in entries if entry.name == reference).result.accuracies
     differences = [
         None if entry.name == reference else paired_difference(entry.result.accuracies, base) for entry in entries

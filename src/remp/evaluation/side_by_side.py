@@ -14,11 +14,13 @@ MOST_SETTINGS_IN_A_NAME = 3
 
 @dataclass(frozen=True)
 class Row:
-    """A result with its name and what the first result of the table is ahead of it by; None for the first itself."""
+    """A result with its name, and its paired difference to the result that all are compared with; None for that one.
+    seconds: taken to score all episodes, where that was measured."""
 
     name: str
     result: Result
-    difference: Estimate | None
+    difference: Estimate | None = None
+    seconds: float = float("nan")
 
     @property
     def accuracy(self) -> str:
@@ -35,9 +37,17 @@ class Row:
     def kind(self) -> str:
         return "transductive" if self.result.transductive else "inductive"
 
+    @property
+    def assumptions(self) -> str:
+        return f"{self.kind}, balanced" if self.result.assumes_balance else self.kind
 
-def compare(results: Sequence[Result]) -> list[Row]:
-    """One row a result. Raises EpisodeError unless all were made on the same episodes."""
+    @property
+    def episodes_per_second(self) -> float:
+        return len(self.result.accuracies) / self.seconds
+
+
+def side_by_side(results: Sequence[Result]) -> list[Row]:
+    """One row per result, with what the first is ahead of it by. Raises EpisodeError for results of other episodes."""
     first = results[0]
     for other in results[1:]:
         if other.episode_hash != first.episode_hash:
@@ -51,7 +61,7 @@ def compare(results: Sequence[Result]) -> list[Row]:
 
 def comparison_table(results: Sequence[Result]) -> str:
     """Accuracies with 95 % intervals, the paired differences to the first, and the protocol, as lines of text."""
-    rows = compare(results)
+    rows = side_by_side(results)
     head = ("", "accuracy", "difference", "kind", "checkpoint")
     cells = [head, *((row.name, row.accuracy, row.lead, row.kind, row.result.checkpoint_hash[:12]) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]

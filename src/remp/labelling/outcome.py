@@ -1,14 +1,20 @@
 """What came out of a labelling: the value that files and the report are written from."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from remp.checks import required
 from remp.labelling.tasks.task import LabellingTask
+
+if TYPE_CHECKING:
+    from remp.labelling.embedding.embed import Stage
 
 Status = Literal["given", "labelled", "uncertain", "unknown"]
 STATUSES: tuple[Status, ...] = ("given", "labelled", "uncertain", "unknown")
+_DECIMALS = 6
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class Labelling:
     expected_sizes: (N,) expected number of unlabelled items of each class.
     sample: (m,) numbers of items whose features are kept for the map, and sample_features: (m, d) those features.
     prototypes_before, prototypes: (N, d), in the space of sample_features.
+    seconds: what each part took. folder: where the files are, if any were written. stages: how many images each part of
+    embedding has done, and how fast; what is in the cache is not done again.
     """
 
     task: LabellingTask
@@ -78,3 +86,38 @@ class Labelling:
     findings: tuple[Finding, ...]
     label_next: tuple[Advice, ...]
     seconds: dict[str, float]
+    folder: Path | None = None
+    stages: "dict[str, Stage]" = field(default_factory=dict)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One dictionary per item, in the order of the task: the columns of labels.csv."""
+        name = self.task.class_name
+        return [
+            {
+                "file": item,
+                "label": "unknown" if STATUSES[status] == "unknown" else name(label),
+                "probability": _number(probability),
+                "runner-up": name(runner_up),
+                "margin": _number(margin),
+                "status": STATUSES[status],
+                "likeliest": name(best),
+            }
+            for item, label, probability, runner_up, margin, status, best in zip(
+                self.task.names,
+                self.labels,
+                self.probability,
+                self.runner_up,
+                self.margin,
+                self.status,
+                self.best,
+                strict=True,
+            )
+        ]
+
+    def to_pandas(self) -> Any:
+        """The records as a DataFrame, one row per item."""
+        return required("pandas", "to_pandas").DataFrame(self.records())
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), _DECIMALS) if np.isfinite(value) else None

@@ -131,13 +131,9 @@ def _label_next(
         propagated.features(rows.take(candidates)),
         decision.margin[candidates],
         propagated.features(rows.take(labelled)),
-        [(task.class_names[decision.best[item]], _name(task, decision.runner_up[item])) for item in candidates],
+        [(task.class_names[decision.best[item]], task.class_name(decision.runner_up[item])) for item in candidates],
         n_next,
     )
-
-
-def _name(task: LabellingTask, number: int) -> str | None:
-    return task.class_names[number] if number >= 0 else None
 
 
 @contextmanager

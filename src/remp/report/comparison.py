@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remp.errors import ConfigError
-from remp.evaluation.compare import Comparison, Entry, Table
-from remp.evaluation.side_by_side import protocol_note
+from remp.evaluation.compare import Comparison, Table
+from remp.evaluation.side_by_side import Row, protocol_note
 from remp.evaluation.statistics import Estimate
 from remp.report.drawing import COLOURS, QUIET
 from remp.system.files import write_atomically
@@ -108,7 +108,7 @@ def _piped(cells: list[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _record(table: Table, entry: Entry) -> dict[str, Any]:
+def _record(table: Table, entry: Row) -> dict[str, Any]:
     """The row in plain types."""
     result, protocol = entry.result, table.protocol
     shots = "+".join(map(str, protocol.n_shot)) if isinstance(protocol.n_shot, tuple) else protocol.n_shot

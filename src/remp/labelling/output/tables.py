@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from remp.labelling.outcome import STATUSES, Labelling
+from remp.labelling.outcome import Labelling
 from remp.system.files import write_atomically
 from remp.version import __version__
 
 COLUMNS = ("file", "label", "probability", "runner-up", "margin", "status", "likeliest")
-_DECIMALS = 6
 
 
 def write_labels(labelling: Labelling, folder: Path) -> None:
@@ -25,7 +24,7 @@ def write_labels(labelling: Labelling, folder: Path) -> None:
 def labels_csv(labelling: Labelling) -> str:
     """One line an item, in the order of the task; cells are exact, whatever is in them."""
     lines = [",".join(COLUMNS)]
-    lines += [",".join(_cell(record[column]) for column in COLUMNS) for record in _records(labelling)]
+    lines += [",".join(_cell(record[column]) for column in COLUMNS) for record in labelling.records()]
     return "\n".join(lines) + "\n"
 
 
@@ -35,7 +34,7 @@ def labels_json(labelling: Labelling) -> str:
     everything = {
         "version": __version__,
         "classes": _classes(labelling),
-        "items": _records(labelling),
+        "items": labelling.records(),
         "estimate": asdict(labelling.estimate) if labelling.estimate else None,
         "findings": [
             {"kind": finding.kind, "text": finding.text, "files": [names[item] for item in finding.items]}
@@ -46,28 +45,6 @@ def labels_json(labelling: Labelling) -> str:
         "seconds": {stage: round(seconds, 3) for stage, seconds in labelling.seconds.items()},
     }
     return json.dumps(everything, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-
-
-def _records(labelling: Labelling) -> list[dict[str, Any]]:
-    classes = [*labelling.task.class_names, None]  # None at -1
-    status = [STATUSES[number] for number in labelling.status]
-    columns = (
-        labelling.task.names,
-        [
-            "unknown" if kind == "unknown" else classes[label]
-            for kind, label in zip(status, labelling.labels, strict=True)
-        ],
-        _numbers(labelling.probability),
-        [classes[label] for label in labelling.runner_up],
-        _numbers(labelling.margin),
-        status,
-        [classes[label] for label in labelling.best],
-    )
-    return [dict(zip(COLUMNS, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _numbers(values: np.ndarray) -> list[float | None]:
-    return [round(float(value), _DECIMALS) if np.isfinite(value) else None for value in values]
 
 
 def _cell(value: str | float | None) -> str:

@@ -28,6 +28,10 @@ class LabellingTask:
         """(n,) bool"""
         return self.labels != UNLABELLED
 
+    def class_name(self, number: int) -> str | None:
+        """The name of a class, None for -1, which is no class."""
+        return self.class_names[number] if number >= 0 else None
+
     def without(self, reasons: dict[int, str]) -> "LabellingTask":
         """The task without the items of these numbers, which go to `skipped` with their reason."""
         kept = [number for number in range(len(self.names)) if number not in reasons]

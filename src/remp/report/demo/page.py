@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from remp.evaluation.result import Result
-from remp.evaluation.side_by_side import compare
+from remp.evaluation.side_by_side import side_by_side
 from remp.report.demo.showcase import Showcase
 from remp.report.drawing import class_colour
 from remp.report.page import render_page
@@ -75,7 +75,7 @@ def render_report(*, title: str, lead: str, results: Sequence[Result], sections:
         "report.html.j2",
         title=title,
         lead=lead,
-        rows=compare(results),
+        rows=side_by_side(results),
         facts=_protocol_facts(results[0]),
         sections=sections,
         version=__version__,

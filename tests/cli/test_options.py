@@ -5,7 +5,7 @@ import yaml
 from typer.testing import CliRunner
 
 from remp import cli
-from remp.cli.settings import file_and_settings
+from remp.cli.options import file_and_settings
 from remp.errors import CheckpointError, ConfigError, RempError
 
 
