@@ -91,6 +91,15 @@ def test_a_module_knows_only_what_comes_before_it(name):
     assert not later, f"{name} leads to {later}"
 
 
+def test_the_readme_shows_this_order_and_names_every_module():
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert "```\n" + " → ".join(ORDER[:-1]) + "\n```" in readme.replace("\n→", " →")
+    own = {name for name in files() if not name.startswith("__")}
+    assert own == set(ORDER) - {"__main__"}
+    layout = readme.partition("## How the code is laid out")[2]
+    assert not [name for name in own - {"version"} if f"`{name}/`" not in layout and f"`{name}.py`" not in layout]
+
+
 def test_no_module_leads_back_to_itself():
     assert not [name for name in graph() if name in reached(name)]
 
