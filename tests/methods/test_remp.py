@@ -214,7 +214,7 @@ def test_an_image_without_any_feature_does_not_spoil_the_gradient():
     [
         ({"schedule": "globall"}, "schedule is 'globall'; choose from: cooperative, global-then-local, local, global"),
         ({"projection": "linear"}, "choose from: learned, residual, learned-1x1, residual-1x1, identity, absent"),
-        ({"projection": "learned-1x1", "feature_shape": (256,)}, r"needs their \(width, height, breadth\)"),
+        ({"projection": "learned-1x1", "feature_shape": (256,)}, r"needs their \(channels, height, width\)"),
         ({"global_similarity": "dot"}, "choose from: euclidean, plain-euclidean, cosine"),
         ({"repulsion": "neg"}, "choose from: negative, zero, none"),
         ({"projection": "learned"}, "needs feature_shape"),

@@ -16,7 +16,8 @@ class EpisodeSampler:
     Support and query are disjoint, queries come in random order.
 
     labels: (n,) class of each image, 0 … n_classes - 1. seed: any whole number; seeds that differ by less than 2**128
-    give different episodes. position: number of the next episode.
+    give different episodes. position: number of the next episode. flags: how the options
+    begin that its errors name: --n-way, --n-shot, --n-query.
     """
 
     def __init__(
@@ -27,9 +28,11 @@ class EpisodeSampler:
         seed: int = 0,
         class_names: tuple[str, ...] | None = None,
         position: int = 0,
+        flags: str = "--n-",
     ) -> None:
         labels = _checked_labels(labels)
         self.protocol, self.seed, self.position = protocol, seed, position
+        self._flags = flags
         self._counts = np.bincount(labels, minlength=len(class_names or ()))
         self._ids = np.argsort(labels, kind="stable")
         self._starts = np.cumsum(self._counts) - self._counts
@@ -97,7 +100,7 @@ class EpisodeSampler:
         if len(self._counts) < protocol.n_way:
             raise EpisodeError(
                 f"the set has {len(self._counts)} classes; {protocol.n_way} ways need {protocol.n_way}: "
-                f"lower --n-way to {len(self._counts)} or take a split with more classes"
+                f"lower {self._flags}way to {len(self._counts)} or take a split with more classes"
             )
         if len(class_names) < len(self._counts):
             raise EpisodeError(f"{len(class_names)} class names for {len(self._counts)} classes: give one a class")
@@ -108,7 +111,7 @@ class EpisodeSampler:
         if has < needed:
             raise EpisodeError(
                 f"class {class_names[smallest]!r} has {has} images; {shots} shots + {protocol.n_query} queries "
-                f"need {needed}: {_cure(has, shots)}"
+                f"need {needed}: {_cure(has, shots, self._flags)}"
             )
 
 
@@ -124,10 +127,10 @@ def _checked_labels(labels: np.ndarray) -> np.ndarray:
     return labels.astype(np.int64, copy=False)
 
 
-def _cure(has: int, shots: int) -> str:
+def _cure(has: int, shots: int, flags: str) -> str:
     """What to change so that a class with `has` images suffices."""
     if has > shots:
-        return f"lower --n-query to {has - shots}"
+        return f"lower {flags}query to {has - shots}"
     if has > 1:
-        return f"lower --n-shot to {has - 1} and --n-query to 1, or drop the class"
+        return f"lower {flags}shot to {has - 1} and {flags}query to 1, or drop the class"
     return "drop the class, an episode needs at least 2 images of each"

@@ -64,9 +64,10 @@ def evaluate(
     )
 
 
-def draw_episodes(images: ImageSet, protocol: Protocol, *, n_episodes: int, seed: int) -> Episodes:
-    """Episodes of image ids."""
-    return EpisodeSampler(images.labels, protocol, seed=seed, class_names=images.class_names).sample(n_episodes)
+def draw_episodes(images: ImageSet, protocol: Protocol, *, n_episodes: int, seed: int, flags: str = "--n-") -> Episodes:
+    """Episodes of image ids. flags: how the options begin that an error names."""
+    sampler = EpisodeSampler(images.labels, protocol, seed=seed, class_names=images.class_names, flags=flags)
+    return sampler.sample(n_episodes)
 
 
 def accuracies(
@@ -142,7 +143,8 @@ def _score_image_episodes(
 
 
 def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
-    assert episodes.query_labels is not None, "accuracy needs the labels of the queries"
+    if episodes.query_labels is None:
+        raise EpisodeError("these episodes have no query labels: draw them with EpisodeSampler")
     return (logits.argmax(-1).cpu() == episodes.query_labels.cpu()).double().mean(1).numpy()
 
 

@@ -40,7 +40,8 @@ class Method(nn.Module):
 
     def embed(self, images: Tensor) -> Tensor:
         """Normalised images (n, channels, height, width) -> features (n, …)."""
-        assert self.backbone is not None, "this method was made without a backbone: it takes features, not images"
+        if self.backbone is None:
+            raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
         return self.backbone.maps(images) if self.uses_maps else self.backbone(images)
 
     def logits(self, episodes: Episodes) -> Tensor:
@@ -62,7 +63,8 @@ class Method(nn.Module):
 
 def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:
     """Mean over all queries of all episodes: (E, Q, n), (E, Q) -> scalar."""
-    assert labels is not None, "training episodes carry query labels"
+    if labels is None:
+        raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 

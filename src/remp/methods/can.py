@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.episodes import Episodes
+from remp.errors import ConfigError
 from remp.methods.base import Method, map_shape
 from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions, query_class_ids
 from remp.rectification.rectify import class_means
@@ -49,8 +50,10 @@ class CAN(Method):
         return self._compare(_class_positions(episodes), positions(episodes.query))
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
-        assert episodes.query_labels is not None, "training episodes carry query labels"
-        assert self.classifier is not None, "a global term needs n_classes, the number of training classes"
+        if episodes.query_labels is None:
+            raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
+        if self.classifier is None:
+            raise ConfigError("a global term needs the number of training classes: make the method with n_classes")
         features, labels = episodes.map(self.embed), episodes.query_labels
         query = positions(features.query)  # (E, Q, P, width)
         class_vectors, query_attention = self._attend(_class_positions(features), query)

@@ -72,7 +72,8 @@ class EPNet(PretrainedMethod):
 
     def pretraining_loss(self, episodes: Episodes) -> dict[str, Tensor]:
         """Classes from the propagated features of all four rotations of all images, turns from the plain ones."""
-        assert self.rotation is not None, "pre-training needs n_classes, the number of training classes"
+        if self.rotation is None:
+            raise ConfigError("pre-training needs the number of training classes: make the method with n_classes")
         images = rotations(all_items(episodes))  # (E, 4 (S + Q), …)
         features = self.embed(images.flatten(0, 1)).unflatten(0, images.shape[:2])
         class_ids = all_class_ids(episodes)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, grad
 
 from remp.episodes import Episodes
+from remp.errors import ConfigError
 from remp.methods.base import Method, evaluation_mode, vector_size
 from remp.methods.maths.batch_norm_hooks import changed_batch_norms, norm_by_first
 from remp.methods.maths.whole_episode import all_items
@@ -69,7 +70,8 @@ class MAML(Method):
 
     def _score_task(self, task: Episodes) -> Tensor:
         """One episode of images -> (1, Q, N)"""
-        assert self.backbone is not None, "this method was made without a backbone: it takes features, not images"
+        if self.backbone is None:
+            raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
         weights = dict[str, Tensor](self.backbone.named_parameters())
         images, n_support = all_items(task)[0], task.support.shape[1]
 

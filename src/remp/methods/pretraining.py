@@ -44,5 +44,6 @@ class PretrainedMethod(Method):
 
     def classification_loss(self, features: Tensor, class_ids: Tensor) -> Tensor:
         """Mean cross-entropy against all training classes: vectors (E, n, d) of classes (E, n) -> scalar."""
-        assert self.classifier is not None, "pre-training needs n_classes, the number of training classes"
+        if self.classifier is None:
+            raise ConfigError("pre-training needs the number of training classes: make the method with n_classes")
         return cross_entropy(self.classifier(features), class_ids)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from remp.checks import check_choice
 from remp.episodes import Episodes, one_hot_rows
+from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy, map_shape
 from remp.rectification.rectify import class_means
 
@@ -64,7 +65,8 @@ class RelationNet(Method):
         logits, labels = self.score(episodes), episodes.query_labels
         if self.objective == "cross-entropy":
             return {"local": cross_entropy(logits, labels)}
-        assert labels is not None, "training episodes carry query labels"
+        if labels is None:
+            raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
         return {"local": F.mse_loss(logits.sigmoid(), F.one_hot(labels, episodes.n_way).to(logits.dtype))}
 
 

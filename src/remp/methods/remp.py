@@ -137,9 +137,12 @@ class ReMP(Method):
 
     def global_loss(self, episodes: Episodes) -> Tensor:
         """Eq. 2: each query (and support, if asked for) against the learned vectors of all training classes."""
-        assert episodes.class_ids is not None, "training episodes name their classes"
-        assert episodes.query_labels is not None, "training episodes carry query labels"
-        assert self.global_prototypes is not None, "a global term needs n_classes, the number of training classes"
+        if episodes.class_ids is None:
+            raise ConfigError("these episodes have no class_ids: draw them with EpisodeSampler")
+        if episodes.query_labels is None:
+            raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
+        if self.global_prototypes is None:
+            raise ConfigError("a global term needs the number of training classes: make the method with n_classes")
         items, labels = episodes.query, episodes.query_labels
         if self.global_on_support:
             items = torch.cat([items, episodes.support], dim=1)

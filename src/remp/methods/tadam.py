@@ -77,13 +77,15 @@ class TADAM(Method):
             factor, shift = (part.repeat_interleave(n_items, 0)[:, :, None, None] for part in conditions[number])
             return (1 + factor) * normed + shift
 
-        assert self.backbone is not None, "this method was made without a backbone: it takes features, not images"
+        if self.backbone is None:
+            raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
         with changed_batch_norms(self.backbone, change):
             return self.logits(episodes.map(self.embed))
 
     def _auxiliary_loss(self, episodes: Episodes) -> Tensor:
         """Unconditioned features of all images of the episodes, classified among all training classes."""
-        assert self.classifier is not None, "an auxiliary task needs n_classes, the number of training classes"
+        if self.classifier is None:
+            raise ConfigError("an auxiliary task needs the number of training classes: make the method with n_classes")
         return cross_entropy(self.classifier(all_items(episodes)), all_class_ids(episodes))
 
 

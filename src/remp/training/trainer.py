@@ -240,9 +240,8 @@ class Trainer:
 
 
 def _validation_episodes(config: RunConfig, images: ImageSet) -> Episodes:
+    protocol, n_episodes, seed = config.validation_protocol, config.validation_episodes, config.seed + 1
     try:
-        return draw_episodes(
-            images, config.validation_protocol, n_episodes=config.validation_episodes, seed=config.seed + 1
-        )
+        return draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed, flags="--validation-")
     except EpisodeError as error:
-        raise EpisodeError(f"validation classes: {error}".replace("--n-", "--validation-")) from error
+        raise EpisodeError(f"validation classes: {error}") from error

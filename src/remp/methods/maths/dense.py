@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from remp.episodes import Episodes, one_hot_rows
+from remp.errors import ConfigError
 from remp.methods.base import cross_entropy
 from remp.rectification.number_range import in_safe_range, to_dtype
 
@@ -14,8 +15,10 @@ def positions(maps: Tensor) -> Tensor:
 
 def query_class_ids(episodes: Episodes) -> Tensor:
     """Which class of the data set each query is, in training episodes: (E, Q)"""
-    assert episodes.class_ids is not None, "training episodes name their classes"
-    assert episodes.query_labels is not None, "training episodes carry query labels"
+    if episodes.class_ids is None:
+        raise ConfigError("these episodes have no class_ids: draw them with EpisodeSampler")
+    if episodes.query_labels is None:
+        raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
     return episodes.class_ids.gather(1, episodes.query_labels)
 
 
