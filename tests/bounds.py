@@ -88,7 +88,8 @@ def measured(call: Callable[[], Any]) -> tuple[str, str, float]:
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = _status("VmRSS")
     try:
-        kind, text = "result", repr(type(call()))
+        result = call()
+        kind, text = "result", str(result) if isinstance(result, tuple) else type(result).__name__
     except RempError as error:
         kind, text = type(error).__name__, str(error)
     except BaseException as error:

@@ -10,9 +10,12 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from remp.checkpoint import build_method, load_trained, read_checkpoint, write_checkpoint
+from bounds import bounded
+from remp import checkpoint
+from remp.checkpoint import build_method, load_trained, read_checkpoint, take_weights, write_checkpoint
 from remp.config import make_config
 from remp.errors import CheckpointError, ConfigError
+from remp.methods import METHODS
 
 SIZE = (16, 16, 3)
 
@@ -182,3 +185,80 @@ def test_building_draws_weights_from_the_seed_alone(config):
     torch.manual_seed(6)
     second = build_method(config, SIZE, 6).state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(path, weights, info, value):
+    name = next(iter(weights))
+    weights[name] = weights[name].clone()
+    weights[name].view(-1)[3] = value
+    write_checkpoint(path, weights, info)
+    with pytest.raises(CheckpointError, match=rf"model\.safetensors: {name[8:]} holds numbers that are not finite"):
+        load_trained(path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mean": [float("nan")] * 3},
+        {"std": [0.2, 0.2, 0.0]},
+        {"std": [0.2, 0.2, -1]},
+        {"std": [float("inf")] * 3},
+        {"mean": [10**400] * 3},
+        {"mean": [True] * 3},
+        {"n_classes": 6.0},
+        {"n_classes": -1},
+        {"n_classes": float("inf")},
+        {"image_size": [float("inf"), 16, 3]},
+        {"image_size": [16.5, 16, 3]},
+        {"image_size": [0, 16, 3]},
+        {"image_size": [[[]], 16, 3]},
+        {"config": {}},
+        {"config": {"data": "toy", "x" * 10**6: 1}},
+        {"config": {"data": ["y" * 10**6]}},
+    ],
+    ids=lambda wrong: str(wrong)[:40],
+)
+def test_a_description_that_makes_no_sense_is_refused_in_few_words(path, weights, info, wrong):
+    write_checkpoint(path, weights, {**info, **wrong})
+    with pytest.raises((CheckpointError, ConfigError), match=r"model\.safetensors does not fit") as caught:
+        load_trained(path)
+    assert len(str(caught.value)) < 1200
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_classes": 10**6},
+        {"n_classes": 10**7},
+        {"image_size": [32, 32, 10**6]},
+        {"image_size": [4096, 4096, 3]},
+        {"width": 8000},
+        {"width": 10**9},
+    ],
+    ids=str,
+)
+def test_settings_take_no_memory_before_they_are_compared_with_the_weights(path, weights, info, wrong):
+    settings = {**info["config"], **({"width": wrong["width"]} if "width" in wrong else {})}
+    write_checkpoint(path, weights, {**info, **wrong, "config": settings})
+    outcome = bounded(lambda: load_trained(path), mebibytes=64)
+    assert outcome.kind == "CheckpointError", outcome
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_outline_has_the_shapes_and_types_of_the_method_itself(tiny, method):
+    config = make_config(tiny(method=method, readout=None))
+    built, outline = build_method(config, SIZE, 6).state_dict(), checkpoint._outline(config, SIZE, 6)
+    assert {name: (t.shape, t.dtype) for name, t in built.items()} == {
+        name: (t.shape, t.dtype) for name, t in outline.items()
+    }
+    assert all(tensor.is_meta for tensor in outline.values())
+
+
+@pytest.mark.parametrize(
+    "content", [{"class_names": 5}, {"class_names": [[1]], "config": []}, {"config": "x"}], ids=str
+)
+def test_a_start_from_an_odd_header_is_refused(path, weights, info, content, config, validation_images):
+    write_checkpoint(path, weights, {**info, **content})
+    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
+        take_weights(build_method(config, SIZE, 6), path, "remp", validation_images)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bounds import bounded
 from remp.backbones import BACKBONES
 from remp.config import RunConfig, load_config, make_config, parse_overrides, settings_model
 from remp.errors import ConfigError
@@ -168,3 +169,13 @@ def test_validation_takes_the_shots_of_training_unless_it_has_its_own():
 def test_settings_cannot_be_changed_after_they_were_checked():
     with pytest.raises(ValueError, match="frozen"):
         make_config({"data": "toy"}).n_way = 3
+
+
+def test_a_file_that_is_no_settings_is_told_quickly(tmp_path):
+    path = tmp_path / "run.yaml"
+    laughs = "a: &a0 [x, x]\n" + "".join(f"b{i}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(40))
+    for content in (laughs + "data: *a40\n", laughs + "method: *a40\n", "[" * 20_000, "x: 1\n" * 10**5, "a: \x00"):
+        path.write_text(content)
+        outcome = bounded(lambda: load_config(path))
+        assert outcome.kind == "ConfigError", (content[:20], outcome)
+        assert len(outcome.text) < 2000

@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-import struct
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
@@ -18,9 +18,10 @@ from remp.backbones.embedding import Normalisation
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.errors import CheckpointError, ConfigError
-from remp.methods import KNOWN, Method
+from remp.methods import KNOWN, METHODS, Method
 from remp.prediction import Pictures, Prediction, predict
 from remp.rectification.transform import FeatureTransform
+from remp.strangers import border, shortened
 from remp.system.files import write_atomically
 from remp.version import __version__
 
@@ -72,13 +73,28 @@ class Trained:
 
 def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
     """A method with fresh weights, drawn from the run's seed."""
+    with torch.device("meta"):  # shapes without memory: an image may be large
+        map_shape = _build_backbone(config, image_size).map_shape(image_size)
     torch.manual_seed(config.seed)
-    make_backbone: Callable[..., Backbone] = BACKBONES[config.backbone]
-    backbone = make_backbone(image_size[2], **config.backbone_settings)
-    method_class = KNOWN[config.method]
-    map_shape = backbone.map_shape(image_size)
-    feature_shape = map_shape if method_class.uses_maps else backbone.feature_shape(map_shape)
-    method = method_class(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
+    return _assembled(config, _build_backbone(config, image_size), map_shape, n_classes)
+
+
+def _outline(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> dict[str, Tensor]:
+    """The weights that `build_method` would make, with shapes and types but without memory or numbers."""
+    with torch.device("meta"):
+        backbone = _build_backbone(config, image_size)
+        return _assembled(config, backbone, backbone.map_shape(image_size), n_classes).state_dict()
+
+
+def _build_backbone(config: RunConfig, image_size: tuple[int, int, int]) -> Backbone:
+    make: Callable[..., Backbone] = BACKBONES[config.backbone]
+    return make(image_size[2], **config.backbone_settings)
+
+
+def _assembled(config: RunConfig, backbone: Backbone, map_shape: tuple[int, int, int], n_classes: int) -> Method:
+    make = KNOWN[config.method]
+    feature_shape = map_shape if make.uses_maps else backbone.feature_shape(map_shape)
+    method = make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
     return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
@@ -94,38 +110,45 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and info of a checkpoint. Reads numbers and JSON only: no code in the file can run."""
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}")
-    try:
+    with border(f"{path} is not a checkpoint of remp or is damaged", _NEEDED, CheckpointError):
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         info = json.loads(metadata["remp"])
-        if not isinstance(info, dict):
-            raise ValueError(f"its header holds {type(info).__name__}")
-    except (SafetensorError, OSError, ValueError, struct.error, KeyError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path} is not a checkpoint of remp or is damaged ({type(error).__name__}: {error}); "
-            "needed: a .safetensors file written by remp train"
-        ) from error
+    if not isinstance(info, dict):
+        raise CheckpointError(f"{path} is not a checkpoint of remp or is damaged (no settings in it): {_NEEDED}")
     if info.get("format") != FORMAT:
-        raise CheckpointError(f"{path} has format {info.get('format')!r}; this version of remp reads {FORMAT}")
+        found = shortened(repr(info.get("format")))
+        raise CheckpointError(f"{path} has format {found}; this version of remp reads {FORMAT}")
     return tensors, info
 
 
 def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained:
     """Load a method for evaluation; `overrides` change settings of the method, e.g. {"layers": 0}."""
     tensors, info = read_checkpoint(path)
-    try:
-        config = _changed(make_config(info["config"]), overrides or {})
-        height, width, channels = (int(side) for side in info["image_size"])
-        method = build_method(config, (height, width, channels), info["n_classes"])
-        method.load_state_dict(parts_of(tensors)["weights"])
-        normalisation = Normalisation(_numbers(info["mean"], channels), _numbers(info["std"], channels))
-    except (KeyError, TypeError, RuntimeError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise CheckpointError(f"{path} does not fit: {type(error).__name__}: {error}") from error
+    config = _changed(_config_in(info, path), overrides or {})
+    image_size, n_classes = _sizes_in(info, path)
+    weights = finite_weights(tensors, path)
+    with _fitting(path):
+        if config.method in METHODS:  # a class of one's own need not be one that can be made without memory
+            _check_shapes(weights, _outline(config, image_size, n_classes), path)
+        method = build_method(config, image_size, n_classes)
+        method.load_state_dict(weights)
+    mean, std = (_numbers_in(info, name, image_size[2], path) for name in ("mean", "std"))
+    if min(std) <= 0:
+        raise CheckpointError(f"{path} does not fit: std is {std}, needed numbers above 0. {_AGAIN}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Trained(path.name, method.eval(), config, normalisation, (height, width, channels), info, digest)
+    return Trained(path.name, method.eval(), config, Normalisation(mean, std), image_size, info, digest)
+
+
+def finite_weights(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The weights of a checkpoint by name. Raises CheckpointError for those that are not finite: with them, each answer
+    would be the first class."""
+    weights = parts_of(tensors).get("weights", {})
+    for name, tensor in weights.items():
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(f"{path}: {shortened(name)} holds numbers that are not finite (NaN, inf). {_AGAIN}")
+    return weights
 
 
 def take_weights(method: Method, path: Path, method_name: str, validation_set: ImageSet) -> list[str]:
@@ -136,15 +159,18 @@ def take_weights(method: Method, path: Path, method_name: str, validation_set: I
     for validation here must not have been trained on there.
     """
     tensors, info = read_checkpoint(path)
-    seen = sorted(set(info.get("class_names", ())) & set(validation_set.class_names))
+    trained_on, settings = info.get("class_names", []), info.get("config", {})
+    if not isinstance(trained_on, list) or not isinstance(settings, dict):
+        raise CheckpointError(f"{path} is not a checkpoint of remp or is damaged (its settings): {_NEEDED}")
+    seen = sorted({name for name in trained_on if isinstance(name, str)} & set(validation_set.class_names))
     if seen:
         raise CheckpointError(
             f"{path} was trained on {len(seen)} of the {len(validation_set.class_names)} validation classes "
             f"({', '.join(seen[:3])}{', …' if len(seen) > 3 else ''}): validation would measure memory instead of "
             "learning. Start from another checkpoint, or prepare the data with the split it was trained with"
         )
-    saved, own = parts_of(tensors).get("weights", {}), method.state_dict()
-    if info.get("config", {}).get("method") != method_name:
+    saved, own = finite_weights(tensors, path), method.state_dict()
+    if settings.get("method") != method_name:
         saved = {name: tensor for name, tensor in saved.items() if name.startswith("backbone.")}
     fitting = {name: t for name, t in saved.items() if name in own and own[name].shape == t.shape}
     missing = [name for name in own if name not in fitting]
@@ -175,8 +201,65 @@ def _changed(config: RunConfig, overrides: dict[str, Any]) -> RunConfig:
     return make_config({**config.flat(), **overrides}) if overrides else config
 
 
-def _numbers(values: Any, count: int) -> tuple[float, ...]:
-    """A number a channel."""
-    if len(values) != count:
-        raise ValueError(f"{len(values)} numbers for {count} channels")
+_NEEDED = "needed a .safetensors file written by remp train"
+_AGAIN = "Take another checkpoint, or train again"
+_LARGEST_SIDE, _MOST_CLASSES = 4096, 10**6
+
+
+def _fitting(path: Path) -> AbstractContextManager[None]:
+    return border(f"{path} does not fit", _AGAIN, CheckpointError)
+
+
+def _config_in(info: dict[str, Any], path: Path) -> RunConfig:
+    settings = info.get("config")
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{path} does not fit: it names no settings. {_AGAIN}")
+    try:
+        return make_config(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path} does not fit: {shortened(str(error), 500)}") from error
+
+
+def _sizes_in(info: dict[str, Any], path: Path) -> tuple[tuple[int, int, int], int]:
+    """Height, width and channels of the images, and how many classes were trained on."""
+    size, n_classes = info.get("image_size"), info.get("n_classes")
+    if not (isinstance(size, list) and len(size) == 3 and all(_is_whole(side, 1, _LARGEST_SIDE) for side in size)):
+        raise CheckpointError(f"{path} does not fit: its image_size is {_shown(size)}, needed height, width, channels")
+    if not _is_whole(n_classes, 0, _MOST_CLASSES):
+        raise CheckpointError(f"{path} does not fit: its n_classes is {_shown(n_classes)}, needed a whole number")
+    return tuple(size), n_classes  # type: ignore[return-value]
+
+
+def _numbers_in(info: dict[str, Any], name: str, count: int, path: Path) -> tuple[float, ...]:
+    """A finite number for each channel."""
+    values = info.get(name)
+    if not isinstance(values, list) or len(values) != count or not all(_is_finite(value) for value in values):
+        raise CheckpointError(
+            f"{path} does not fit: its {name} is {_shown(values)}, needed {count} finite numbers. {_AGAIN}"
+        )
     return tuple(float(value) for value in values)
+
+
+def _check_shapes(weights: dict[str, Tensor], needed: dict[str, Tensor], path: Path) -> None:
+    for name in [*needed, *weights]:
+        got, wanted = (_shape(tensors.get(name)) for tensors in (weights, needed))
+        if got != wanted:
+            raise CheckpointError(
+                f"{path} does not fit: {shortened(name)} is {got}, by its settings it is {wanted}. {_AGAIN}"
+            )
+
+
+def _shape(tensor: Tensor | None) -> str:
+    return "not there" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+def _is_whole(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e30
+
+
+def _shown(value: Any) -> str:
+    return shortened(repr(value))

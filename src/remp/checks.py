@@ -4,22 +4,27 @@ import difflib
 import math
 from collections.abc import Iterable
 from importlib import import_module
+from itertools import islice
 from typing import Any, get_args
 
 from remp.errors import ConfigError
+from remp.strangers import listed, shortened
+
+_MOST_NAMES, _LONGEST = 1000, 200  # that are compared: a stranger's table may have a million columns
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """The names there are, and which of them may have been meant."""
     names = list(names)
     meant = did_you_mean(name, names)
-    return f"there are: {', '.join(names) or 'none'}" + (f"; {meant}" if meant else "")
+    return f"there are: {listed(names, 100) or 'none'}" + (f"; {meant}" if meant else "")
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """A question about the name that comes closest; empty where none is close."""
-    near = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else ""
+    alike = [other for other in islice(names, _MOST_NAMES) if len(other) < _LONGEST]
+    near = difflib.get_close_matches(name[:_LONGEST], alike, n=1)
+    return f"did you mean {shortened(near[0])!r}?" if near else ""
 
 
 def require_at_least(least: float, **settings: float) -> None:

@@ -1,6 +1,7 @@
 """Typed settings of a run <-> flat YAML <-> command line; unknown keys are refused with the nearest name."""
 
 import inspect
+import reprlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,9 @@ from remp.episodes import Protocol
 from remp.errors import ConfigError
 from remp.methods import KNOWN
 from remp.rectification.transform import FeatureTransform
+from remp.strangers import border, shortened
+
+_MOST_BYTES = 2**17  # of a file of settings; a large one has 2 KB
 
 
 class RunConfig(BaseModel):
@@ -131,7 +135,7 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     for name in settings:
         if name not in known:
             hint = did_you_mean(str(name), known) or f"settings are: {', '.join(sorted(known))}"
-            raise ConfigError(f"unknown setting {name!r}: {hint}")
+            raise ConfigError(f"unknown setting {shortened(repr(name))}: {hint}")
     try:
         return RunConfig(
             **{name: value for name, value in settings.items() if name in own},
@@ -145,14 +149,16 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
     """Read a flat YAML file; `overrides` win over it. With another method or backbone, the settings of the one in the
     file are left out."""
-    try:
-        settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ConfigError(f"there is no configuration file {path}") from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}); needed a YAML file of settings") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not readable YAML: {error}") from error
+    if not path.exists():
+        raise ConfigError(f"there is no configuration file {path}")
+    if not path.is_file():
+        raise ConfigError(f"{path} cannot be read; needed a YAML file of settings")
+    with border(f"{path} is not readable YAML", "needed a YAML file of settings", ConfigError):
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(f"{path} has more than {_MOST_BYTES} bytes; needed lines of 'name: value'")
+        settings = yaml.safe_load(content.decode("utf-8"))
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} holds {type(settings).__name__}; needed lines of 'name: value'")
     overrides = overrides or {}
@@ -215,11 +221,12 @@ def _filled(model: type[BaseModel], settings: Mapping[str, Any]) -> dict[str, An
 def _entry(table: Mapping[str, type], kind: str, name: Any) -> type:
     if isinstance(name, str) and name in table:
         return table[name]
-    if kind == "method" and ":" in str(name):
+    if kind == "method" and isinstance(name, str) and ":" in name:
         raise ConfigError(
-            f"method {name!r} is a class of your own: pass it as method=, e.g. remp.load(path, method=Mine)"
+            f"method {shortened(name)!r} is a class of your own: pass it as method=, e.g. remp.load(path, method=Mine)"
         )
-    raise ConfigError(f"unknown {kind} {name!r}; {nearest(str(name), table)}")
+    shown = shortened(name) if isinstance(name, str) else reprlib.repr(name)
+    raise ConfigError(f"unknown {kind} {shown!r}; {nearest(shown, table)}")
 
 
 def _readable(error: ValidationError) -> str:
@@ -229,5 +236,6 @@ def _readable(error: ValidationError) -> str:
         if problem["type"] == "missing":
             lines.append(f"{name} is needed: --{name.replace('_', '-')} VALUE, or a line '{name}: VALUE' in the file")
         else:
-            lines.append(f"{name}: got {problem['input']!r}; {message}" if name else message)
+            # a list of YAML may hold a list twice, and so on: its text would have no end
+            lines.append(f"{name}: got {reprlib.repr(problem['input'])}; {message}" if name else message)
     return "; ".join(lines)

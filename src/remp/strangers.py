@@ -39,6 +39,8 @@ def reason(error: BaseException) -> str:
     """What an exception says, on one line of sensible length."""
     if isinstance(error, MemoryError):
         return "it asks for more memory than there is"
+    if isinstance(error, OSError) and error.strerror:
+        return str(error.strerror)
     text = shortened(" ".join(str(error).split()))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

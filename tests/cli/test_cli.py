@@ -1,6 +1,7 @@
 """The command line: thin, and one line for what the user can mend."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -139,3 +140,17 @@ def test_a_folder_that_cannot_be_written_is_one_line(prepared, tiny, tmp_path, c
     assert code == 1
     assert printed.startswith("remp: ")
     assert "Traceback" not in printed
+
+
+@pytest.mark.parametrize("command", [["--help"], ["train", "--help"], ["label", "--help"]])
+def test_help_is_shown_on_a_terminal_that_knows_ascii_only(command):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    done = subprocess.run([sys.executable, "-m", "remp", *command], capture_output=True, env=environment, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage" in done.stdout
+
+
+def test_names_in_a_message_do_not_reach_the_terminal_as_commands(capsys, monkeypatch, tmp_path):
+    code, message = fails(capsys, monkeypatch, "data", "prepare", "folder", "--from", tmp_path / "a\x1b[2Jb")
+    assert code == 1
+    assert r"a\x1b[2Jb does not exist" in message

@@ -210,3 +210,40 @@ def test_a_file_for_other_images_is_refused_with_what_to_do(path, images):
 def test_images_of_another_class_than_the_file_says_are_noticed(path, images):
     with pytest.raises(DataError, match="not of the class"):
         load_episodes(path, replace(images, labels=np.roll(images.labels, 10)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protocol": None},
+        {"protocol": {"n_way": 10**10, "n_shot": 1, "n_query": 1, "distribution": "balanced"}},
+        {"protocol": {"n_way": 3, "n_shot": "2", "n_query": 4, "distribution": "balanced"}},
+        {"protocol": {"n_way": 3, "n_shot": [2, 2, None], "n_query": 4, "distribution": "balanced"}},
+        {"protocol": {"n_way": 3, "n_shot": 2, "n_query": 4, "distribution": 7}},
+        {"protocol": {"n_way": 3, "n_shot": 10**30, "n_query": 4, "distribution": "balanced"}},
+        {"protocol": {"n_way": 3, "n_shot": 2, "n_query": 4, "distribution": "x" * 10**6}},
+        {"protocol": {"n_way": 3}},
+        {"seed": "three"},
+        {"data": 5},
+        {"fingerprint": None},
+        {"hash": []},
+    ],
+    ids=lambda change: str(change)[:60],
+)
+def test_a_header_of_other_types_is_told_in_few_words(path, images, change):
+    rewrite(path, lambda header, arrays: header.update(change))
+    with pytest.raises(DataError, match=r"toys\.episodes .*copy it again") as caught:
+        load_episodes(path, images)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_header_nested_too_deep_is_told(path):
+    path.write_bytes(save({"a": np.zeros(1)}, metadata={"remp": "[" * 100_000}))
+    with pytest.raises(DataError, match=r"toys\.episodes is not an episode file"):
+        load_episodes(path)
+
+
+@pytest.mark.parametrize("fields", [{"n_way": "5"}, {"n_query": 1.5}, {"n_shot": None}, {"distribution": 3}], ids=str)
+def test_a_protocol_of_other_types_is_told(fields):
+    with pytest.raises(EpisodeError, match="must be whole numbers"):
+        Protocol(**fields)

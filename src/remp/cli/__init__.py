@@ -1,5 +1,6 @@
 """The command line: thin calls of the library."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -146,15 +147,24 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 
 def main() -> None:
     """Run the command line; an error that the user can mend is one line, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show becomes an escape
     try:
         app()
     except Interrupted as error:
         if is_first_process():
-            print(f"remp: {error}", file=sys.stderr)
+            _tell(error)
         sys.exit(130)
     except (RempError, OSError) as error:
-        print(f"remp: {error}", file=sys.stderr)
+        _tell(error)
         sys.exit(1)
+
+
+def _tell(error: Exception) -> None:
+    """Print an error. Names in a stranger's file must not move the cursor or change the terminal."""
+    text = "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in str(error))
+    print(f"remp: {text}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import os
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
@@ -82,6 +82,12 @@ def _unfolding_error(path: Path) -> DataError:
     )
 
 
+def check_unfolding(path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
+    """Raise DataError for a zip whose members together are far larger than it is."""
+    if sum(member.file_size for member in members) > _most_bytes(path):
+        raise _unfolding_error(path)
+
+
 class _FolderMembers:
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -107,8 +113,7 @@ class _ZipMembers:
             _check_member(path, info.filename, info.file_size)
             if stat.S_ISLNK(info.external_attr >> 16):
                 raise _link_error(path, info.filename)
-        if sum(info.file_size for info in self._members.values()) > _most_bytes(path):
-            raise _unfolding_error(path)
+        check_unfolding(path, self._archive.infolist())
 
     def names(self) -> list[str]:
         return list(self._members)

@@ -14,6 +14,7 @@ from torch import Tensor
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, Protocol
 from remp.errors import DataError, EpisodeError
+from remp.strangers import border, shortened
 from remp.system.files import write_atomically
 
 FORMAT = "remp-episodes-1"
@@ -94,29 +95,29 @@ def load_episodes(path: Path | str, images: ImageSet | None = None) -> EpisodeFi
     episodes, protocol = _rebuild(path, header, arrays)
     file = EpisodeFile(episodes, protocol, *(header[name] for name in _FIELDS[1:]))
     if episode_hash(episodes, file.fingerprint) != file.hash:
-        raise DataError(f"{path} is damaged: its episodes do not have the hash it names. {_CURE}")
+        raise DataError(f"{path} is damaged: its episodes do not have the hash it names: {_CURE}")
     if images is not None:
         _check_fingerprint(path, file, images)
         _check_images(path, episodes, images)
     return file
 
 
-_CURE = "Copy it again, or draw the episodes anew with: remp episodes"
+_CURE = "copy it again, or draw the episodes anew with: remp episodes"
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if not path.is_file():
         raise DataError(f"there is no episode file {path}. Write one with: remp episodes")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get("remp", "{}"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(f"{path} is not an episode file, or is cut short ({error}). {_CURE}") from error
+    with (
+        border(f"{path} is not an episode file, or is cut short", _CURE),
+        safe_open(path, framework="numpy") as file,
+    ):
+        header = json.loads((file.metadata() or {}).get("remp", "{}"))
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     if not isinstance(header, dict) or header.get("format") != FORMAT or set(arrays) != set(_ARRAYS):
-        raise DataError(f"{path} is not an episode file of this version of remp ({FORMAT}). {_CURE}")
+        raise DataError(f"{path} is not an episode file of this version of remp ({FORMAT}): {_CURE}")
     return header, arrays
 
 
@@ -124,20 +125,32 @@ def _rebuild(path: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndar
     """The episodes and their protocol, with every number where it may be."""
     missing = [name for name in _FIELDS if name not in header]
     if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)} in its header. {_CURE}")
+        raise DataError(f"{path} lacks {', '.join(missing)} in its header: {_CURE}")
     if any(array.dtype != np.int64 or array.ndim != 2 for array in arrays.values()):
-        raise DataError(f"{path} holds arrays that are not int64 (episodes, items). {_CURE}")
+        raise DataError(f"{path} holds arrays that are not int64 (episodes, items): {_CURE}")
+    if not all(isinstance(header[name], str) for name in ("data", "split", "fingerprint", "hash")):
+        raise DataError(f"{path} does not say for which images it was made: {_CURE}")
+    if not (header["seed"] is None or type(header["seed"]) is int):
+        raise DataError(f"{path} has no whole number as its seed: {_CURE}")
     tensors: dict[str, Tensor] = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+    protocol = _protocol(path, header["protocol"], n_way=arrays["class_ids"].shape[1])
+    episodes = Episodes(**tensors, n_way=protocol.n_way)
     try:
-        fields = dict(header["protocol"])
-        if isinstance(fields.get("n_shot"), list):
-            fields["n_shot"] = tuple(fields["n_shot"])
-        protocol = Protocol(**fields)
-        episodes = Episodes(**tensors, n_way=protocol.n_way)
         _check_episodes(path, episodes, protocol)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{path} contradicts itself: {error}. {_CURE}") from error
+    except EpisodeError as error:
+        raise DataError(f"{path} contradicts itself: {error}: {_CURE}") from error
     return episodes, protocol
+
+
+def _protocol(path: Path, fields: Any, n_way: int) -> Protocol:
+    """The protocol of a header, which must be of so many classes: with another number it could have any size."""
+    if not isinstance(fields, dict) or not fields.keys() <= Protocol().as_dict().keys() or fields.get("n_way") != n_way:
+        raise DataError(f"{path} contradicts itself: its protocol is not one of {n_way} classes: {_CURE}")
+    n_shot = fields.get("n_shot", Protocol().n_shot)
+    try:
+        return Protocol(**{**fields, "n_shot": tuple(n_shot) if isinstance(n_shot, list) else n_shot})
+    except EpisodeError as error:
+        raise DataError(f"{path} contradicts itself: {shortened(str(error))}: {_CURE}") from error
 
 
 def _check_episodes(path: Path, episodes: Episodes, protocol: Protocol) -> None:

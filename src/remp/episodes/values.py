@@ -79,6 +79,12 @@ class Protocol:
     distribution: str = "balanced"
 
     def __post_init__(self) -> None:
+        given = (self.n_way, self.n_query, *(self.n_shot if isinstance(self.n_shot, tuple | list) else [self.n_shot]))
+        if not all(isinstance(number, int) for number in given) or not isinstance(self.distribution, str):
+            raise EpisodeError(
+                "n_way, n_shot and n_query must be whole numbers (n_shot one for each way, if they differ) and "
+                "distribution a text such as 'balanced'"
+            )
         if self.n_way < 1:
             raise EpisodeError(f"n_way is {self.n_way}; at least 1 class is needed")
         if self.n_query < 1:

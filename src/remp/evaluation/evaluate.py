@@ -12,7 +12,7 @@ from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
-from remp.errors import CheckpointError, ConfigError, EpisodeError
+from remp.errors import CheckpointError, ConfigError, EpisodeError, RempError
 from remp.evaluation.result import Result
 from remp.methods.base import Method, evaluation_mode
 from remp.rectification.transform import FeatureTransform
@@ -145,6 +145,11 @@ def _score_image_episodes(
 def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
     if episodes.query_labels is None:
         raise EpisodeError("these episodes have no query labels: draw them with EpisodeSampler")
+    if logits.isnan().any():  # which argmax would take for the first class
+        raise RempError(
+            "the scores of an episode are no numbers (NaN): the weights, the features or a setting of the method is so "
+            "large that the arithmetic overflows. Take another checkpoint or setting"
+        )
     return (logits.argmax(-1).cpu() == episodes.query_labels.cpu()).double().mean(1).numpy()
 
 

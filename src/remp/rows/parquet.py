@@ -11,9 +11,12 @@ from torch import Tensor
 
 from remp.errors import DataError
 from remp.rows.array import chunk_rows
+from remp.strangers import border, listed, shortened
 
 # Read at once from the file, so that a row group of gigabytes is not.
 _BUFFER_BYTES = 4 << 20
+_FREE_ROWS = 1_000_000  # which equal rows may have in a few bytes
+_AGAIN = "it is damaged; write it again"
 
 
 class ParquetRows:
@@ -24,8 +27,10 @@ class ParquetRows:
         self._path, self._columns = Path(path), [columns] if isinstance(columns, str) else list(columns)
         file = self._open()
         types = [_column_type(file, name, path) for name in self._columns]
-        groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+        with border(f"{path} cannot be read as Parquet", _AGAIN):
+            groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         self._starts = [0, *accumulate(groups)]  # the first row of each row group, and the end
+        check_row_count(self._path, groups)
         self._is_list = any(_is_list(kind) for kind in types)
         self.dim = self._find_dim(types)
         self.chunk = chunk or chunk_rows(self.dim)
@@ -39,19 +44,21 @@ class ParquetRows:
         if not groups:
             return
         first = self._starts[groups[0]]
-        for batch in self._open().iter_batches(self.chunk, groups, self._columns, use_threads=False):
+        for batch in self._batches(self.chunk, groups):
             low, high = max(start - first, 0), min(stop - first, len(batch))
             if low < high:
                 yield self._tensor(batch.slice(low, high - low), first + low)
             first += len(batch)
             if first >= stop:
                 return
+        raise DataError(f"{self._path} says it has {len(self)} rows, but ends after {first}: {_AGAIN}")
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
         numbers = np.asarray(numbers, dtype=np.int64)
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             raise IndexError(f"got row numbers {numbers.min()} … {numbers.max()}; needed 0 … {len(self) - 1}")
-        taken = torch.empty(len(numbers), self.dim)
+        with border(f"{self._path} cannot be read", _AGAIN):
+            taken = torch.empty(len(numbers), self.dim)
         for first, stop in zip(self._starts, self._starts[1:], strict=False):
             places = np.flatnonzero((numbers >= first) & (numbers < stop))
             if len(places):
@@ -79,10 +86,29 @@ class ParquetRows:
         return int(dim)
 
     def _length_of_first_list(self) -> int:
-        batch = next(self._open().iter_batches(1, columns=self._columns), None)
+        batch = next(self._batches(1), None)
         if batch is None or not len(batch):
             raise DataError(f"{self._path} has no rows")
-        return len(batch.column(0)[0].as_py() or ())
+        return int(self._lengths(batch.column(0))[0])
+
+    def _batches(self, n_rows: int, groups: list[int] | None = None) -> Iterator[Any]:
+        """Batches of rows of the columns, as pyarrow reads them."""
+        with border(f"{self._path} cannot be read", _AGAIN):
+            batches = self._open().iter_batches(n_rows, groups, self._columns, use_threads=False)
+        while True:
+            with border(f"{self._path} cannot be read", _AGAIN):
+                batch = next(batches, None)
+                if batch is not None:
+                    batch.validate(full=True)
+            if batch is None:
+                return
+            yield batch
+
+    def _lengths(self, lists: Any) -> np.ndarray:
+        """How many numbers each list has; -1 where there is none."""
+        import pyarrow.compute as compute
+
+        return compute.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
 
     def _tensor(self, batch: Any, first: int) -> Tensor:
         """A batch of rows, of which the first has this number, as float32 (m, dim)."""
@@ -93,9 +119,7 @@ class ParquetRows:
 
     def _from_lists(self, lists: Any, first: int) -> np.ndarray:
         """(m, dim); a missing number is NaN."""
-        import pyarrow.compute as compute
-
-        lengths = compute.list_value_length(lists).fill_null(-1).to_numpy(zero_copy_only=False)
+        lengths = self._lengths(lists)
         wrong = np.flatnonzero(lengths != self.dim)
         if len(wrong):
             got = "nothing" if lengths[wrong[0]] < 0 else f"{lengths[wrong[0]]} numbers"
@@ -108,20 +132,18 @@ class ParquetRows:
 
 def open_parquet(path: Path) -> Any:
     """A pyarrow.parquet.ParquetFile."""
-    parquet, lib = _pyarrow()
     try:
-        return parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-    except (OSError, lib.ArrowException) as error:
-        raise DataError(f"{path} cannot be read as Parquet: {error}") from error
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow.lib
-        import pyarrow.parquet
+        import pyarrow.parquet as parquet
     except ImportError as error:
         raise DataError("reading Parquet needs pyarrow: pip install 'remp[parquet]'") from error
-    return pyarrow.parquet, pyarrow.lib
+    with border(f"{path} cannot be read as Parquet", _AGAIN):
+        return parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+
+
+def check_row_count(path: Path, groups: Sequence[int]) -> None:
+    """Raise DataError for numbers of rows that cannot be: there is a byte for each, or they are few."""
+    if min(groups, default=0) < 0 or sum(groups) > _FREE_ROWS + path.stat().st_size:
+        raise DataError(f"{path} says it has {sum(groups)} rows in {path.stat().st_size} bytes: {_AGAIN}")
 
 
 def _column_type(file: Any, name: str, path: str | Path) -> Any:
@@ -129,11 +151,13 @@ def _column_type(file: Any, name: str, path: str | Path) -> Any:
     import pyarrow.types as kinds
 
     if name not in file.schema_arrow.names:
-        raise DataError(f"{path} has no column {name!r}; it has: {', '.join(file.schema_arrow.names)}")
+        raise DataError(f"{path} has no column {shortened(name)!r}; it has: {listed(file.schema_arrow.names)}")
     kind = file.schema_arrow.field(name).type
     number = kind.value_type if _is_list(kind) else kind
     if not (kinds.is_floating(number) or kinds.is_integer(number)):
-        raise DataError(f"column {name!r} of {path} is of type {kind}; needed numbers, or lists of numbers")
+        raise DataError(
+            f"column {shortened(name)!r} of {path} is of type {shortened(str(kind))}; needed numbers, or lists of them"
+        )
     return kind
 
 

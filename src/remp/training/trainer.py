@@ -176,6 +176,8 @@ class Trainer:
         return f"{self.done:>7} episodes   {losses}   validation {100 * accuracy:.2f} % (best {best:.2f})"
 
     def _validation_accuracy(self) -> float:
+        if not is_finite(self.method):
+            raise self._not_finite("the weights are")
         transform = FeatureTransform.parse(self.config.transform)
         each = accuracies(self.method, self.validation_set, self.normalisation, self.validation_episodes, transform)
         return float(each.mean())
@@ -189,7 +191,8 @@ class Trainer:
         try:
             write_checkpoint(path, tensors, self._info())
         except OSError as error:
-            kept = f"the one before is intact: {path}" if path.exists() else "there is none before it"
+            before = [file for file in (path, self.folder.last) if file.exists()]
+            kept = f"the one before is intact: {before[0]}" if before else "there is none before it"
             raise TrainingError(
                 f"the checkpoint after {self.done} episodes could not be written ({error.strerror or error}); {kept}. "
                 f"Make room, then continue with: remp train --resume {self.folder.path}"

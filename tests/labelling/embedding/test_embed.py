@@ -14,6 +14,7 @@ from PIL import Image
 
 from embedding_cases import SIDE, colours, mean_colour_embedder, task_of, write_pictures
 from remp.backbones.embedding import BATCH_PIXELS
+from remp.labelling.embedding.cache import KnownFiles, identity
 from remp.labelling.embedding.embed import embed_pictures
 
 BATCH = BATCH_PIXELS // SIDE**2
@@ -297,3 +298,18 @@ def test_two_processes_of_torchrun_embed_half_of_the_pictures_each(tmp_path):
         made = np.load(tmp_path / f"{rank}.npz")
         assert made["count"] == 15
         np.testing.assert_allclose(made["values"], colours(30) / 255, atol=1e-5)
+
+
+def test_a_damaged_record_of_a_known_file_counts_as_not_there(tmp_path):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"x")
+    os.utime(path, (0, 0))  # long ago: it has settled
+    known = KnownFiles(tmp_path / "cache")
+    known.add(identity(path), b"0123456789abcdef")
+    known.close()
+    assert KnownFiles(tmp_path / "cache").contents([identity(path)]) == [b"0123456789abcdef"]
+    (file,) = (tmp_path / "cache" / "files").iterdir()
+    content = file.read_bytes()
+    for place in range(16, len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        assert KnownFiles(tmp_path / "cache").contents([identity(path)]) == [None]

@@ -2,12 +2,14 @@
 
 import pickle
 import sys
+import zipfile
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+from bounds import bounded, measured
 from remp.errors import DataError
 from remp.labelling.tasks.embeddings import embedding_task
 from remp.labelling.tasks.task import LabellingTask
@@ -137,7 +139,7 @@ def test_several_arrays_and_unknown_files_are_errors(tmp_path):
     np.savez(tmp_path / "X.npz", VALUES, VALUES)
     with pytest.raises(DataError, match=r"holds 2 arrays \(arr_0, arr_1\); needed one"):
         read(tmp_path / "X.npz", "a\n")
-    with pytest.raises(DataError, match="cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"none\.npy.* cannot be read .*No such file"):
         read(tmp_path / "none.npy", "a\n")
 
 
@@ -199,3 +201,78 @@ def test_a_file_that_only_ends_in_parquet_is_an_error(tmp_path):
     (tmp_path / "X.parquet").write_bytes(b"PAR1 no PAR1")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
         read(tmp_path / "X.parquet", "a\n")
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_a_flipped_byte_in_an_npz_is_told_wherever_it_is(tmp_path, write):
+    path = tmp_path / "X.npz"
+    write(path, np.random.default_rng(0).normal(size=(20, 3)))
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        outcome = measured(lambda: shape_of(path, csv_of(tmp_path, "row,label\n0,a\n1,b\n")))
+        assert outcome[:2] == ("result", "(20, 3)") or (outcome[0] == "DataError" and "X.npz" in outcome[1]), outcome
+
+
+def shape_of(path, labels):
+    """(n, dim) of all rows, after they were read."""
+    task, rows = embedding_task(path, labels)
+    assert len(task.names) == len(rows)
+    return tuple(rows.take(range(len(rows))).shape)
+
+
+def csv_of(folder, content):
+    (folder / "y.csv").write_text(content)
+    return folder / "y.csv"
+
+
+def test_an_array_whose_header_lies_takes_no_memory(tmp_path, array):
+    content = array.read_bytes().replace(b"(5, 3), }" + b" " * 14, b"(50000000000, 3), }    ")
+    array.write_bytes(content)
+    assert bounded(lambda: embedding_task(array, None), mebibytes=64).kind == "DataError"
+    with zipfile.ZipFile(tmp_path / "X.npz", "w") as archive:
+        archive.writestr("a.npy", content)
+    outcome = bounded(lambda: embedding_task(tmp_path / "X.npz", None), mebibytes=64)
+    assert outcome.kind == "DataError", outcome
+    assert "X.npz" in outcome.text
+
+
+def test_an_npz_that_unfolds_without_end_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "X.npz", np.zeros((2**16, 600), np.float32))
+    with pytest.raises(DataError, match=r"X\.npz unfolds to more than 50 times its size"):
+        embedding_task(tmp_path / "X.npz", None)
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros(3), np.zeros((3, 0)), np.array([["a"]]), np.zeros((2, 2), complex)], ids=repr
+)
+def test_what_is_no_table_of_numbers_names_the_file(tmp_path, values):
+    np.save(tmp_path / "X.npy", values)
+    with pytest.raises(DataError, match=r"X\.npy: got features of"):
+        embedding_task(tmp_path / "X.npy", None)
+
+
+def test_a_table_of_many_columns_or_lines_makes_a_short_message(tmp_path, array):
+    with pytest.raises(DataError, match=r"y\.csv has no column 'row'") as caught:
+        embedding_task(array, csv_of(tmp_path, "x," * 300_000 + "\n"))
+    assert len(str(caught.value)) < 3000
+    outcome = bounded(lambda: embedding_task(array, csv_of(tmp_path, "\n" * (3 * 10**6))))
+    assert outcome.kind == "DataError", outcome
+
+
+def damaged_parquet(path, rng):
+    content = bytearray(path.read_bytes())
+    for place in rng.integers(0, len(content), rng.integers(1, 4)):
+        content[place] = rng.integers(256)
+    return bytes(content)
+
+
+def test_damaged_parquet_files_are_told_or_read(tmp_path):
+    path = tmp_path / "X.parquet"
+    table = pyarrow.table({"embedding": list(VALUES), "id": list("abcde"), "label": ["x", None, "y", "x", None]})
+    pyarrow.parquet.write_table(table, path)
+    rng, hostile = np.random.default_rng(0), tmp_path / "Y.parquet"
+    for _ in range(150):
+        hostile.write_bytes(damaged_parquet(path, rng))
+        kind, text, _ = measured(lambda: shape_of(hostile, None))
+        assert kind == "result" or (kind == "DataError" and "Y.parquet" in text), text

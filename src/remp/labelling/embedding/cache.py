@@ -12,7 +12,7 @@ import numpy as np
 from remp.labelling.embedding.record_files import KEY, RecordFiles, digest
 
 _KEYS = np.dtype([("key", KEY), ("picture", "<u8"), ("check", KEY)])
-_RECORD = np.dtype([("key", KEY), ("content", KEY)])
+_RECORD = np.dtype([("key", KEY), ("content", KEY), ("check", KEY)])
 _SETTLED = 2 * 10**9  # ns: a file changed later than that may change again without its time of change showing it
 
 
@@ -83,7 +83,7 @@ def identity(path: Path) -> Identity | None:
 
 
 class KnownFiles:
-    """Content hashes of files that were read before."""
+    """Content hashes of files that were read before. Each has a check sum: what is damaged counts as not there."""
 
     def __init__(self, folder: Path) -> None:
         self._files = RecordFiles(folder / "files", files=_RECORD)
@@ -92,13 +92,18 @@ class KnownFiles:
         """The content hash of each file, or None where it is to be read."""
         keys = [one.key if one else b"" for one in identities]
         places = self._files.find(set(keys) - {b""})
-        records = {name: self._files.read(name, "files")["content"] for name, _ in places.values()}
-        known = {key: records[name][number].tobytes() for key, (name, number) in places.items()}
+        files = {name: self._files.read(name, "files") for name, _ in places.values()}
+        records = {key: files[name][number] for key, (name, number) in places.items()}
+        known = {
+            key: record["content"].tobytes()
+            for key, record in records.items()
+            if digest(key, record["content"].tobytes()) == record["check"].tobytes()
+        }
         return [known.get(key) for key in keys]
 
     def add(self, one: Identity, content: bytes) -> None:
         if one.is_settled:
-            self._files.append(np.array([(one.key, content)], _RECORD))
+            self._files.append(np.array([(one.key, content, digest(one.key, content))], _RECORD))
 
     def close(self) -> None:
         self._files.close()

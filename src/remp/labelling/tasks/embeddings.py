@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from remp.datasets.archives import check_unfolding
 from remp.errors import DataError
 from remp.labelling.tasks.label_table import (
     ID_COLUMNS,
@@ -19,8 +20,10 @@ from remp.labelling.tasks.label_table import (
 from remp.labelling.tasks.task import LabellingTask, make_task
 from remp.rows import ArrayRows, Rows
 from remp.rows.parquet import ParquetRows, open_parquet
+from remp.strangers import border, listed, shortened
 
 EMBEDDING_SUFFIXES = (".npy", ".npz", ".parquet")
+_AGAIN = "write it with numpy.save"
 EMBEDDING_COLUMNS = ("embedding", "embeddings", "features", "vector")
 
 
@@ -31,7 +34,7 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask
     if embeddings.suffix.casefold() == ".parquet":
         rows, ids, given = read_parquet(embeddings)
     else:
-        rows = ArrayRows(_open_array(embeddings))
+        rows = _array_rows(embeddings)
     if not len(rows):
         raise DataError(f"{embeddings} has no rows")
     names = [str(number) for number in range(len(rows))] if ids is None else ids
@@ -42,25 +45,34 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask
     return make_task(names, given), rows
 
 
+def _array_rows(path: Path) -> ArrayRows:
+    array = _open_array(path)
+    try:
+        return ArrayRows(array)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
 def _open_array(path: Path) -> np.ndarray:
     """The array in a file, mapped rather than read, so that it may be larger than memory. Nothing in it is run."""
     if path.suffix.casefold() not in EMBEDDING_SUFFIXES:
         raise DataError(f"{str(path)!r} is no file of embeddings; needed one that ends in .npy, .npz or .parquet")
-    try:
+    with border(f"{str(path)!r} cannot be read as an array of numbers", _AGAIN):
         content = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise DataError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{path} is no array of numbers: {error}. Write it with numpy.save") from error
     return content if isinstance(content, np.ndarray) else _only_array(content, path)
 
 
 def _only_array(archive: Any, path: Path) -> np.ndarray:
     with archive:
         if len(archive.files) != 1:
-            found = ", ".join(archive.files) or "none"
+            found = listed(archive.files) or "none"
             raise DataError(f"{path} holds {len(archive.files)} arrays ({found}); needed one: write it with numpy.save")
-        return archive[archive.files[0]]
+        check_unfolding(path, archive.zip.infolist())
+        with border(f"{str(path)!r} cannot be read as an array of numbers", _AGAIN):
+            array = archive[archive.files[0]]
+    if not isinstance(array, np.ndarray):  # numpy hands over the bytes of what is no array
+        raise DataError(f"{path} holds no array: {_AGAIN}")
+    return array
 
 
 def _with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> LabellingTask:
@@ -77,7 +89,8 @@ def _with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> Labell
             if label_or_none(row.label) is not None:
                 keep_label(given, number, row, file)
         elif by_number:  # most likely all are counted from 1, which would shift every label
-            raise DataError(f"{file}, line {row.line}: there is no row {row.key!r}; rows are 0 … {len(names) - 1}")
+            shown = repr(shortened(row.key))
+            raise DataError(f"{file}, line {row.line}: there is no row {shown}; rows are 0 … {len(names) - 1}")
         else:
             skipped.append((row.key, f"listed in {file.name}, but not in the embeddings"))
     classes = [given[number].label if number in given else None for number in range(len(names))]
@@ -88,7 +101,9 @@ def _numbered(names: Sequence[str]) -> dict[str, int]:
     number_of: dict[str, int] = {}
     for number, name in enumerate(names):
         if number_of.setdefault(name, number) != number:
-            raise DataError(f"rows {number_of[name]} and {number} have the same id {name!r}: give each its own")
+            raise DataError(
+                f"rows {number_of[name]} and {number} have the same id {shortened(name)!r}: give each its own"
+            )
     return number_of
 
 
@@ -110,7 +125,12 @@ def read_parquet(path: Path) -> tuple[ParquetRows, list[str] | None, list[str | 
     schema = file.schema_arrow
     id_column, label_column = _named(schema.names, ID_COLUMNS), _named(schema.names, LABEL_COLUMNS)
     rows = ParquetRows(path, _embedding_columns(schema, {id_column, label_column}, path))
-    ids, labels = _values(file, id_column), _values(file, label_column)
+    ids, labels = _values(file, id_column, path), _values(file, label_column, path)
+    for values in (ids, labels):
+        if values is not None and len(values) != len(rows):
+            raise DataError(
+                f"{path} has {len(values)} ids or labels for {len(rows)} rows: it is damaged; write it again"
+            )
     return (
         rows,
         None if ids is None else [str(value) for value in ids],
@@ -136,11 +156,16 @@ def _embedding_columns(schema: Any, taken: set[str | None], path: Path) -> list[
     numbers = [field.name for field in free if types.is_floating(field.type) or types.is_integer(field.type)]
     if lists or not numbers:
         raise DataError(
-            f"{path} has the columns {', '.join(schema.names)}; needed one of lists named 'embedding', or a column of "
+            f"{path} has the columns {listed(schema.names)}; needed one of lists named 'embedding', or a column of "
             "numbers for each dimension"
         )
     return numbers
 
 
-def _values(file: Any, column: str | None) -> list[Any] | None:
-    return None if column is None else file.read(columns=[column])[column].to_pylist()
+def _values(file: Any, column: str | None, path: Path) -> list[Any] | None:
+    if column is None:
+        return None
+    with border(f"{path}, column {shortened(column)!r}, cannot be read", "it is damaged; write it again"):
+        values = file.read(columns=[column])[column]
+        values.validate(full=True)
+        return values.to_pylist()

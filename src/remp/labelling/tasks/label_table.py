@@ -9,12 +9,16 @@ from typing import Any
 
 from remp.checks import nearest
 from remp.errors import DataError
+from remp.strangers import shortened
 
 FILE_COLUMNS = ("file", "filename", "file_name", "path", "filepath", "image", "image_path")
 ID_COLUMNS = ("id", "name", *FILE_COLUMNS)
 LABEL_COLUMNS = ("label", "class", "class_name", "category")
 _MISSING = ("", "-1")
 _DELIMITERS = ",;\t"
+_BLANK: list[str] = []  # the cells of a blank line
+# A line of labels has so many letters at least, beyond the first million lines.
+_LETTERS_A_LINE, _FREE_LINES = 16, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,15 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
     first = text.partition("\n")[0]
     delimiter = max(_DELIMITERS, key=first.count)
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+    most, lines = _FREE_LINES + len(text) // _LETTERS_A_LINE, []
     try:
-        return [(reader.line_num, cells) for cells in reader]
+        for cells in reader:
+            lines.append((reader.line_num, cells or _BLANK))
+            if len(lines) > most:
+                raise DataError(f"{path} has more than {most} lines of next to nothing: it is no file of labels")
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num} is not CSV: {error}") from error
+    return lines
 
 
 def keep_label(given: dict[int, LabelRow], number: int, row: LabelRow, file: Path) -> None:
@@ -60,8 +69,8 @@ def keep_label(given: dict[int, LabelRow], number: int, row: LabelRow, file: Pat
     before = given.setdefault(number, row)
     if before.label != row.label:
         raise DataError(
-            f"{file} gives {row.key!r} two labels: {before.label!r} in line {before.line} and {row.label!r} in line "
-            f"{row.line}. Keep one of them"
+            f"{file} gives {shortened(row.key)!r} two labels: {shortened(str(before.label))!r} in line {before.line} "
+            f"and {shortened(str(row.label))!r} in line {row.line}. Keep one of them"
         )
 
 
