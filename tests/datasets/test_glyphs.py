@@ -11,8 +11,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from remp.datasets.base import open_prepared
+from remp.datasets.glyph_shapes import read_outlines
 from remp.datasets.glyphs import IMAGE_SIZE, PIXEL, SCRIPTS, Draws, _place, draw, prepare_glyphs
-from remp.datasets.outlines import read_outlines
 from remp.errors import DataError
 
 FINGERPRINTS = {

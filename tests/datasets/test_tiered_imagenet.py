@@ -8,7 +8,7 @@ import pytest
 
 from raw_data import SPLIT_OF, png, random_pixels, write_tiered
 from remp.datasets import open_prepared, prepare, tiered_imagenet
-from remp.datasets.pickled_pngs import find_pickled_pngs
+from remp.datasets.tiered_imagenet import find_pickled_pngs
 from remp.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("remp_home", "four_classes")

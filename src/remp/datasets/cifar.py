@@ -10,10 +10,18 @@ import numpy as np
 
 from remp.datasets.archives import Members, open_members
 from remp.datasets.decode import decode_members
-from remp.datasets.image_names import group_by_folder, last_parts
-from remp.datasets.raw import RawClass, RawSet, ReadOptions, check_counts, fixed_size, refuse_rotations
+from remp.datasets.raw import (
+    RawClass,
+    RawSet,
+    ReadOptions,
+    check_counts,
+    fixed_size,
+    group_by_folder,
+    last_parts,
+    read_split_list,
+    refuse_rotations,
+)
 from remp.datasets.safe_pickle import as_text, load_pickle
-from remp.datasets.split_lists import read_split_list
 from remp.datasets.unpickled import get_images, get_names, get_numbers
 from remp.errors import DataError
 

@@ -1,4 +1,7 @@
-"""Downloads that show progress, resume where they broke off and are checked before anyone sees them."""
+"""Downloads that show progress, resume where they broke off and are checked before anyone sees them.
+
+Not by pooch, which starts again from the beginning: some of these archives have gigabytes.
+"""
 
 import hashlib
 import http.client

@@ -7,8 +7,7 @@ from pathlib import Path
 from remp.datasets.archives import Members, open_members
 from remp.datasets.base import SPLITS
 from remp.datasets.decode import decode_members
-from remp.datasets.image_names import is_picture
-from remp.datasets.raw import RawClass, RawSet, ReadOptions, refuse_rotations
+from remp.datasets.raw import RawClass, RawSet, ReadOptions, is_picture, refuse_rotations
 from remp.errors import DataError
 
 _SIZE = 84

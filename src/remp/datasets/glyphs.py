@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from remp.datasets.base import check_not_prepared, write_prepared
-from remp.datasets.outlines import read_outlines
-from remp.datasets.rasterise import CELL, coverage, fill, thicken
+from remp.datasets.glyph_shapes import CELL, coverage, fill, read_outlines, thicken
 from remp.system.progress import progress
 
 IMAGE_SIZE = 32

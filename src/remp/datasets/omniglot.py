@@ -7,9 +7,16 @@ import numpy as np
 
 from remp.datasets.archives import Members, open_members
 from remp.datasets.decode import decode_members
-from remp.datasets.image_names import group_by_folder, last_parts
-from remp.datasets.raw import RawClass, RawSet, ReadOptions, check_counts, fixed_size
-from remp.datasets.split_lists import read_split_list
+from remp.datasets.raw import (
+    RawClass,
+    RawSet,
+    ReadOptions,
+    check_counts,
+    fixed_size,
+    group_by_folder,
+    last_parts,
+    read_split_list,
+)
 from remp.errors import DataError
 
 _SIZES, _DRAWINGS = (28, 32), 20

@@ -1,11 +1,16 @@
-"""What a reader of raw data hands over: the classes of each split, each ready to be decoded."""
+"""What a reader of raw data hands over, and what readers share: split lists, names of pictures, checks of counts."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import PurePosixPath
 
 import numpy as np
 
 from remp.errors import DataError
+
+_SUFFIXES = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
 @dataclass(frozen=True)
@@ -71,3 +76,30 @@ def refuse_rotations(options: ReadOptions, name: str) -> None:
     """Raise DataError if rotations were asked for; only where a turned image is another class do they make sense."""
     if options.rotations:
         raise DataError(f"--rotations is for omniglot: a turned image of {name} is still the same class; leave it out")
+
+
+def read_split_list(name: str) -> dict[str, list[str]]:
+    """The classes of each split of data set `name`, in the published order: split -> class names."""
+    path = resources.files("remp.datasets") / "splits" / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def group_by_folder(names: Iterable[str]) -> dict[str, list[str]]:
+    """Folder -> its pictures, both sorted; hidden files and what systems leave in archives do not count."""
+    folders: dict[str, list[str]] = {}
+    for name in sorted(names):
+        if is_picture(name):
+            folders.setdefault(str(PurePosixPath(name).parent), []).append(name)
+    return folders
+
+
+def is_picture(name: str) -> bool:
+    """Whether `name` ends like a picture and no part of its path is hidden."""
+    path = PurePosixPath(name)
+    hidden = any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
+    return path.suffix.lower() in _SUFFIXES and not hidden
+
+
+def last_parts(folder: str, n: int) -> str:
+    """The last `n` parts of a path: `Alphabet/character01` of `images_background/Alphabet/character01` for 2."""
+    return "/".join(PurePosixPath(folder).parts[-n:])

@@ -1,6 +1,8 @@
 """tieredImageNet (Ren et al. 2018) from the authors' pickles: 351 / 97 / 160 classes, split by ImageNet category."""
 
+import pickletools
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -8,14 +10,38 @@ import numpy as np
 
 from remp.datasets.base import SPLITS
 from remp.datasets.decode import decode
-from remp.datasets.pickled_pngs import PickledPng, find_pickled_pngs
 from remp.datasets.raw import RawClass, RawSet, ReadOptions, refuse_rotations
 from remp.datasets.safe_pickle import as_text, load_pickle
 from remp.datasets.unpickled import get_names, get_numbers
 from remp.errors import DataError
+from remp.strangers import border
 
 _SIZE = 84
 _N_CLASSES = {"train": 351, "val": 97, "test": 160}
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+# bytes before the content: the opcode itself and the length
+_PREFIX_BYTES = {
+    "SHORT_BINSTRING": 2,
+    "BINSTRING": 5,
+    "SHORT_BINBYTES": 2,
+    "BINBYTES": 5,
+    "BINBYTES8": 9,
+    "BYTEARRAY8": 9,
+}
+
+
+@dataclass(frozen=True)
+class PickledPng:
+    """Where a picture lies in its file."""
+
+    path: Path
+    offset: int
+    n_bytes: int
+
+    def read(self) -> bytes:
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            return file.read(self.n_bytes)
 
 
 def read_tiered_imagenet(source: Path, options: ReadOptions) -> RawSet:
@@ -65,3 +91,20 @@ def _raw_class(name: str, pictures: list[PickledPng], rows: np.ndarray, size: in
 
 def _decode_rows(pictures: list[PickledPng], rows: np.ndarray, size: int) -> np.ndarray:
     return np.stack([decode(pictures[row].read(), f"{pictures[row].path}, image {row}", size) for row in rows])
+
+
+def find_pickled_pngs(path: Path) -> list[PickledPng]:
+    """The pictures of a pickled list of PNG-encoded uint8 arrays, in the order of the list."""
+    found = []
+    with border(f"{path} is not a pickle, or it is truncated", "get it again"), path.open("rb") as file:
+        for opcode, argument, position in pickletools.genops(file):
+            prefix = _PREFIX_BYTES.get(opcode.name)
+            if prefix and argument and position is not None and _is_png(argument):
+                found.append(PickledPng(path, position + prefix, len(argument)))
+    return found
+
+
+def _is_png(content: bytes | str) -> bool:
+    """pickletools shows strings of Python 2 as str."""
+    start = content[: len(_PNG_SIGNATURE)]
+    return (start.encode("latin1") if isinstance(start, str) else bytes(start)) == _PNG_SIGNATURE

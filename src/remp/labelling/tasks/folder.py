@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from remp.datasets.image_names import is_picture
+from remp.datasets.raw import is_picture
 from remp.errors import DataError
 from remp.labelling.tasks.task import LabellingTask, make_task
 
