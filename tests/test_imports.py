@@ -37,6 +37,7 @@ ORDER = [
     "evaluation",
     "training",
     "labelling",
+    "engine",
     "report",
     "label_files",
     "demo",

@@ -10,6 +10,7 @@ import typer
 from remp.cli import audit as cli_audit
 from remp.cli import compare as cli_compare
 from remp.cli import data as cli_data
+from remp.cli import embed as cli_embed
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
 from remp.cli import studio as cli_studio
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at them.")
 
 app.command()(cli_label.label)
+app.command()(cli_embed.embed)
 app.command()(cli_studio.studio)
 app.command()(cli_audit.audit)
 app.command()(cli_reproduce.reproduce)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the protocol they describe."""
+"""Options that several commands share, and what they describe."""
 
 from typing import Annotated, Any
 
@@ -11,6 +11,8 @@ SeveralShots = Annotated[
     list[str], typer.Option(help="Labelled images of a class; repeat it for several numbers; 1,1,2,5,5: one per way.")
 ]
 Distribution = Annotated[str, typer.Option(help="Classes of the queries: balanced, or dirichlet:A.")]
+EngineName = Annotated[str, typer.Option("--engine", help="Who computes: local (this process) or ray.")]
+Address = Annotated[str | None, typer.Option(help="The Ray cluster: auto, or HOST:6379; default one on this machine.")]
 
 
 def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> Any:
@@ -44,3 +46,16 @@ def file_and_settings(first: str | None, rest: list[str]) -> tuple[str | None, d
     if len(files) > 1:
         raise ConfigError(f"got {' and '.join(map(repr, files))}; needed one file, and settings as --name value")
     return files[0] if files else None, parse_overrides(flags)
+
+
+def make_engine(name: str, address: str | None) -> Any:
+    """The engine of this name; None for this process."""
+    if name == "local":
+        if address is not None:
+            raise ConfigError("--address is for --engine ray: give both or none")
+        return None
+    if name != "ray":
+        raise ConfigError(f"there is no engine {name!r}: give local or ray")
+    from remp.engine.ray import RayEngine
+
+    return RayEngine(address)

@@ -12,6 +12,7 @@ from torch import Tensor
 from remp.errors import DataError
 from remp.rows.array import chunk_rows
 from remp.strangers import border, listed, shortened
+from remp.system.places import place
 
 # Read at once from the file, so that a row group of gigabytes is not.
 _BUFFER_BYTES = 4 << 20
@@ -23,8 +24,9 @@ class ParquetRows:
     """Rows in a column of lists of numbers, or in columns of numbers, one a dimension."""
 
     def __init__(self, path: str | Path, columns: str | Sequence[str], chunk: int | None = None) -> None:
-        """columns: one name or several. chunk: rows in a piece; by default as many as fit in a cache."""
-        self._path, self._columns = Path(path), [columns] if isinstance(columns, str) else list(columns)
+        """path: of a file, or an address such as s3://bucket/file. columns: one name or several. chunk: rows in a
+        piece; by default as many as fit in a cache."""
+        self._path, self._columns = str(path), [columns] if isinstance(columns, str) else list(columns)
         file = self._open()
         types = [_column_type(file, name, path) for name in self._columns]
         with border(f"{path} cannot be read as Parquet", _AGAIN):
@@ -130,20 +132,22 @@ class ParquetRows:
         return open_parquet(self._path)
 
 
-def open_parquet(path: Path) -> Any:
-    """A pyarrow.parquet.ParquetFile."""
+def open_parquet(path: str | Path) -> Any:
+    """A pyarrow.parquet.ParquetFile of a path or an address. Pages with a check sum are checked when they are read."""
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise DataError("reading Parquet needs pyarrow: pip install 'remp[parquet]'") from error
-    with border(f"{path} cannot be read as Parquet", _AGAIN):
-        return parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+    with border(f"{place(path)} cannot be read as Parquet", _AGAIN):
+        file = place(path).open() if "://" in str(path) else path
+        return parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
 
 
-def check_row_count(path: Path, groups: Sequence[int]) -> None:
+def check_row_count(path: str | Path, groups: Sequence[int]) -> None:
     """Raise DataError for numbers of rows that cannot be: there is a byte for each, or they are few."""
-    if min(groups, default=0) < 0 or sum(groups) > _FREE_ROWS + path.stat().st_size:
-        raise DataError(f"{path} says it has {sum(groups)} rows in {path.stat().st_size} bytes: {_AGAIN}")
+    n_bytes = place(path).size()
+    if min(groups, default=0) < 0 or sum(groups) > _FREE_ROWS + n_bytes:
+        raise DataError(f"{place(path)} says it has {sum(groups)} rows in {n_bytes} bytes: {_AGAIN}")
 
 
 def _column_type(file: Any, name: str, path: str | Path) -> Any:

@@ -83,7 +83,7 @@ def _entries(folder: Path, below: str, tree: PictureTree) -> list[os.DirEntry[st
     """What is visible in a folder; a folder that may not be read is skipped."""
     try:
         with os.scandir(folder / below) as entries:
-            return sorted((entry for entry in entries if not _is_hidden(entry.name)), key=lambda entry: entry.name)
+            return sorted((entry for entry in entries if not is_hidden(entry.name)), key=lambda entry: entry.name)
     except OSError as error:
         if not below:
             raise
@@ -91,7 +91,7 @@ def _entries(folder: Path, below: str, tree: PictureTree) -> list[os.DirEntry[st
         return []
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     return name.startswith(".") or name.casefold() in _SYSTEM_FOLDERS
 
 

@@ -1,0 +1,247 @@
+"""`remp embed`: pictures to a Parquet dataset of embeddings, block by block; what is finished is not done again."""
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from remp.backbones.embedding import Embedder
+from remp.datasets.decode import UnreadablePicture, centre_square
+from remp.engine.parts import EmbeddingParts, Part
+from remp.engine.pictures import Block, Item, find_blocks, picture_bytes
+from remp.errors import ConfigError, DataError
+from remp.labelling.embedding.cache import EmbeddingCache
+from remp.labelling.embedding.pictures import picture_hash
+from remp.labelling.embedding.record_files import digest
+from remp.models import DEFAULT_EMBEDDER, find_embedder
+from remp.system.files import home
+from remp.system.places import Place, place
+from remp.system.progress import progress
+from remp.system.threads import on_all_cores, read_ahead
+
+BLOCK = 1024  # pictures in a part: what a worker that dies has done for nothing is at most that
+
+
+@dataclass(frozen=True)
+class EmbeddedParts:
+    """folder: where the parts are. n: pictures in them, n_before: of these, how many were there before this run.
+    skipped: (name, reason) of the pictures that cannot be read. problems: what kept whole blocks from being read."""
+
+    folder: Place
+    n: int
+    n_before: int
+    skipped: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]
+    seconds: float
+
+
+class Engine(Protocol):
+    """Who does the work."""
+
+    def finished(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[tuple[int, Any]]:
+        """(number of the item, work(item)) of each, in any order, as they are done."""
+
+
+class Threads:
+    """This process: as many blocks at once as torch has threads, each with one."""
+
+    def finished(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[tuple[int, Any]]:
+        yield from enumerate(on_all_cores(work, items))
+
+
+def embed(
+    source: str | Path,
+    out: str | Path,
+    *,
+    backbone: str | Embedder = DEFAULT_EMBEDDER,
+    side: int | None = None,
+    block: int = BLOCK,
+    engine: Engine | None = None,
+) -> EmbeddedParts:
+    """Embed all pictures of `source` into the Parquet dataset `out`; what is finished there is not done again.
+
+    source: a folder of pictures, or Parquet with a column `image` (bytes) or `path`; paths of this machine, or
+    addresses such as s3://bucket/folder. out: a new folder, or that of a run that was stopped or has new pictures to
+    add. backbone, side: as in LabelOptions. block: pictures in a part. engine: by default threads of this process,
+    which take what `remp label` has embedded before from its cache; or a `remp.engine.ray.RayEngine`.
+    """
+    if block < 1:
+        raise ConfigError(f"got a block of {block} pictures; needed 1 or more")
+    started, target = time.perf_counter(), place(out)
+    embedder = find_embedder(backbone, side=side) if isinstance(backbone, str) else backbone
+    found, left_out = find_blocks(place(source), block)
+    parts = EmbeddingParts(target)
+    blocks = parts.begin(place(source), embedder, found)
+    done = parts.finished(blocks)
+    skipped = [*left_out, *(one for number in sorted(done) for one in done[number])]
+    left = [number for number in range(len(blocks)) if number not in done]
+    n_before = sum(len(blocks[number]) - len(done[number]) for number in done)
+    run = _Run(parts, blocks, left)
+    cache = _SharedCache(embedder) if engine is None else None
+    try:
+        run(engine or Threads(), EmbedBlock(embedder, cache))
+    finally:
+        if cache:
+            cache.close()
+    skipped = sorted([*skipped, *run.skipped])
+    if skipped:
+        parts.write_skipped(skipped)
+    seconds = time.perf_counter() - started
+    return EmbeddedParts(target, n_before + run.made, n_before, tuple(skipped), tuple(run.problems), seconds)
+
+
+class _Run:
+    """The blocks that are left, each written when it is finished. made: pictures in the new parts."""
+
+    def __init__(self, parts: EmbeddingParts, blocks: list[Block], left: list[int]) -> None:
+        self._parts, self._blocks, self._left = parts, blocks, left
+        self.made, self.skipped, self.problems = 0, list[tuple[str, str]](), list[str]()
+
+    def __call__(self, engine: Engine, work: Callable[[Block], Part]) -> None:
+        total, to_do = (sum(len(self._blocks[i]) for i in some) for some in (range(len(self._blocks)), self._left))
+        with warnings.catch_warnings(), progress("embedding", total, unit="pictures", done=total - to_do) as bar:
+            warnings.filterwarnings("ignore", module=r"PIL\.")  # of pictures that are read or skipped all the same
+            for at, part in engine.finished(work, [self._blocks[number] for number in self._left]):
+                number = self._left[at]
+                if part.problem:
+                    self.problems.append(part.problem)
+                    bar.say(part.problem)
+                else:
+                    self._parts.write(number, self._blocks[number], part)
+                    self.made += len(part.names)
+                    self.skipped += part.skipped
+                bar.advance(len(self._blocks[number]))
+
+
+@dataclass(frozen=True)
+class EmbedBlock:
+    """The part of a block. Pictures go through the network in batches that depend on the block alone, so that the
+    numbers are the same whoever embeds it; those that a cache knows are taken from there."""
+
+    embedder: Embedder
+    cache: "_SharedCache | None" = None
+
+    def __call__(self, block: Block) -> Part:
+        try:
+            return self._part(block)
+        except DataError as error:  # of a Parquet file that cannot be read
+            return Part(problem=str(error))
+
+    def _part(self, block: Block) -> Part:
+        part, made = Part(), _Made(self.embedder)
+        known = self.cache.contents if self.cache else set[bytes]()
+        read: list[_Read] = []
+        with closing(self._readings(block.items(), known)) as readings:
+            for one in readings:
+                if one.reason:
+                    part.skipped.append((one.item.name, one.reason))
+                    continue
+                made.take(one)
+                one.pixels = None
+                read.append(one)
+        made.flush()
+        if self.cache:
+            wanted = {one.content for one in read} - made.rows.keys()
+            made.rows.update(self.cache.take(wanted))
+            for one in self._readings((o.item for o in read if o.content not in made.rows), set()):  # damaged ones
+                made.take(one)
+            made.flush()
+            self.cache.add(made)
+        part.names = [one.item.name for one in read]
+        part.labels = [one.item.label for one in read]
+        part.contents = [one.content for one in read]
+        part.pictures = np.array([made.rows[content][1] for content in part.contents], np.uint64)
+        values = [made.rows[content][0] for content in part.contents]
+        part.values = np.stack(values) if values else np.empty((0, self.embedder.dim), np.float32)
+        return part
+
+    def _readings(self, items: Iterable[Item], known: set[bytes]) -> Generator["_Read", None, None]:
+        return read_ahead(lambda item: _read(item, self.embedder.side, known), items, ahead=16)
+
+
+@dataclass
+class _Read:
+    """A picture: the hash of its bytes, and its pixels unless that is known."""
+
+    item: Item
+    content: bytes = b""
+    pixels: np.ndarray | None = None
+    picture: int = 0
+    reason: str = ""
+
+
+def _read(item: Item, side: int, known: set[bytes]) -> _Read:
+    one = _Read(item, reason=item.reason)
+    if one.reason or item.content is None:
+        return one
+    try:
+        content = picture_bytes(item.content)
+        one.content = digest(content)
+        if one.content not in known:
+            one.pixels = centre_square(content, side)
+            one.picture = picture_hash(one.pixels)
+    except UnreadablePicture as error:
+        one.reason = str(error)
+    return one
+
+
+class _Made:
+    """rows: content hash -> embedding and picture hash. new: what this block has embedded itself."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.rows: dict[bytes, tuple[np.ndarray, int]] = {}
+        self.new: list[bytes] = []
+        self._embedder, self._batch = embedder, dict[bytes, _Waiting]()
+
+    def take(self, one: _Read) -> None:
+        """Embed a picture with the next batch, unless its content is there already."""
+        if one.pixels is None or one.content in self.rows or one.content in self._batch:
+            return
+        self._batch[one.content] = _Waiting(one.pixels, one.picture)
+        if len(self._batch) == self._embedder.batch:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._batch:
+            return
+        values = self._embedder.embed(np.stack([waiting.pixels for waiting in self._batch.values()]))
+        for (content, waiting), row in zip(self._batch.items(), values, strict=True):
+            self.rows[content] = (row, waiting.picture)
+            self.new.append(content)
+        self._batch = {}
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    pixels: np.ndarray = field(repr=False)
+    picture: int
+
+
+class _SharedCache:
+    """The embeddings that `remp label` keeps, for several threads."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._cache = EmbeddingCache(home() / "embeddings", embedder.hash, embedder.dim)
+        self._lock = threading.Lock()
+        self.contents = self._cache.contents()
+
+    def take(self, wanted: set[bytes]) -> dict[bytes, tuple[np.ndarray, int]]:
+        if not wanted:
+            return {}
+        with self._lock:
+            return {content: (row, picture) for content, row, picture in self._cache.take(wanted)}
+
+    def add(self, made: _Made) -> None:
+        if made.new:
+            rows = [made.rows[content] for content in made.new]
+            with self._lock:
+                self._cache.add(made.new, np.stack([row for row, _ in rows]), np.array([p for _, p in rows], np.uint64))
+
+    def close(self) -> None:
+        self._cache.close()

@@ -1,0 +1,201 @@
+"""A Parquet dataset of embeddings: which block each part is of, what was skipped, and what made it."""
+
+import errno
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from remp.backbones.embedding import Embedder
+from remp.engine.pictures import Block, FolderBlock, ParquetBlock, block_key
+from remp.errors import ConfigError, DataError, OutputError
+from remp.rows.parquet import open_parquet
+from remp.system.places import Place
+from remp.system.threads import read_ahead
+
+_ABOUT, _SKIPPED = "_embedding.json", "_skipped.csv"
+_KEY, _LEFT_OUT = b"remp.block", b"remp.skipped"
+
+
+@dataclass
+class Part:
+    """The pictures of a block that could be read. values: (n, dim) float32. contents: hashes of the files, pictures:
+    (n,) uint64 of what they show. labels: None where there are none. skipped: (name, reason) of the others.
+    problem: why nothing of the block could be read, or empty."""
+
+    names: list[str] = field(default_factory=list)
+    contents: list[bytes] = field(default_factory=list)
+    pictures: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
+    values: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    labels: list[str | None] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    problem: str = ""
+
+
+class EmbeddingParts:
+    """A folder of parts, on this machine or in an object store. Files that start with an underscore are no rows:
+    _embedding.json says what made the embeddings, _blocks-*.jsonl.gz which pictures each part holds."""
+
+    def __init__(self, folder: Place) -> None:
+        self.folder = folder
+
+    def begin(self, source: Place, embedder: Embedder, found: list[Block]) -> list[Block]:
+        """All blocks, by the number of their part: those of the runs before, then what is new.
+
+        Raises ConfigError if the folder is of another source or embedder.
+        """
+        about = {
+            "source": str(source),
+            "kind": "folder" if isinstance(found[0], FolderBlock) else "parquet",
+            "embedder": embedder.name,
+            "embedder_hash": embedder.hash,
+            "dim": embedder.dim,
+            "side": embedder.side,
+        }
+        files = self.folder.files()
+        if _ABOUT in files:
+            self._check(about)
+        elif files:
+            raise OutputError(f"{self.folder} has files in it that are not of remp embed: give an empty or new folder")
+        else:
+            self._write(_ABOUT, json.dumps(about, indent=1).encode())
+        plans = [name for name in files if name.startswith("_blocks-")]
+        planned = [block for name in plans for block in self._plan(name)]
+        new = _new_blocks(planned, found)
+        if new:
+            lines = "".join(json.dumps(asdict(block)) + "\n" for block in new)
+            self._write(f"_blocks-{len(plans):05d}.jsonl.gz", gzip.compress(lines.encode(), mtime=0))
+        return planned + new
+
+    def finished(self, blocks: list[Block]) -> dict[int, list[tuple[str, str]]]:
+        """The numbers of the blocks whose part is there and whole, each with what was skipped in it."""
+        names = {name for name in self.folder.files() if name.startswith("part-")}
+        numbers = [number for number in range(len(blocks)) if part_name(number) in names]
+        read = read_ahead(self._marks, numbers)
+        return {
+            number: marks[1]
+            for number, marks in zip(numbers, read, strict=True)
+            if marks is not None and marks[0] == block_key(blocks[number])
+        }
+
+    def write(self, number: int, block: Block, part: Part) -> None:
+        """Keep the part of a block. Raises OutputError where that cannot be done, for example on a full disk."""
+        self._write(part_name(number), _parquet_bytes(block, part))
+
+    def write_skipped(self, skipped: Iterable[tuple[str, str]]) -> None:
+        """Name what was skipped, and why."""
+        lines = ["name,reason", *(f"{_cell(name)},{_cell(reason)}" for name, reason in skipped)]
+        self._write(_SKIPPED, ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+
+    def _check(self, about: dict[str, Any]) -> None:
+        there = self.about()
+        for name, meaning in (("source", "pictures"), ("embedder_hash", "embedder")):
+            if there.get(name) != about[name]:
+                what = (there.get(name), about[name]) if name == "source" else _embedders(there, about)
+                raise ConfigError(f"{self.folder} is of the {meaning} {what[0]}, not {what[1]}: give another --out")
+
+    def about(self) -> dict[str, Any]:
+        """What made the embeddings; nothing if this is no folder of ours."""
+        try:
+            return json.loads((self.folder / _ABOUT).read())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise DataError(f"{self.folder / _ABOUT} cannot be read: {error}") from error
+
+    def _plan(self, name: str) -> list[Block]:
+        try:
+            lines = gzip.decompress((self.folder / name).read()).splitlines()
+            return [_block(json.loads(line)) for line in lines]
+        except (OSError, ValueError, TypeError, EOFError) as error:
+            raise DataError(f"{self.folder / name} is damaged ({error}): give another --out") from error
+
+    def _marks(self, number: int) -> tuple[str, list[tuple[str, str]]] | None:
+        """The key of the block that a part is of, and what was skipped; None for a part that is damaged."""
+        try:
+            metadata = open_parquet((self.folder / part_name(number)).address).schema_arrow.metadata or {}
+            return metadata[_KEY].decode(), [(name, reason) for name, reason in json.loads(metadata[_LEFT_OUT])]
+        except (DataError, KeyError, ValueError):
+            return None
+
+    def _write(self, name: str, content: bytes) -> None:
+        try:
+            (self.folder / name).write(content)
+        except OSError as error:
+            why = "no room is left" if error.errno == errno.ENOSPC else error.strerror or str(error).splitlines()[0]
+            raise OutputError(
+                f"{self.folder / name} cannot be written: {why}. What is finished is kept: mend that, and the same "
+                "command goes on from there"
+            ) from error
+
+
+def part_name(number: int) -> str:
+    return f"part-{number:07d}.parquet"
+
+
+def skipped_in(metadata: dict[bytes, bytes] | None) -> list[tuple[str, str]]:
+    """(name, reason) of what was skipped when a part was made, from the metadata of its schema."""
+    return [(name, reason) for name, reason in json.loads((metadata or {}).get(_LEFT_OUT, b"[]"))]
+
+
+def _embedders(*abouts: dict[str, Any]) -> list[str]:
+    return [f"{about.get('embedder')} at {about.get('side')} pixels" for about in abouts]
+
+
+def _block(values: dict[str, Any]) -> Block:
+    if "names" in values:
+        return FolderBlock(values["folder"], tuple(values["names"]))
+    return ParquetBlock(**values)
+
+
+def _new_blocks(planned: list[Block], found: list[Block]) -> list[Block]:
+    """What no block of the plan has: pictures that came later, or files. Planned blocks stay as they are."""
+    if not planned:
+        return found
+    size = max(len(block) for block in found)
+    have = {name for block in planned if isinstance(block, FolderBlock) for name in block.names}
+    files = {block.file for block in planned if isinstance(block, ParquetBlock)}
+    tables: list[Block] = [block for block in found if isinstance(block, ParquetBlock) and block.file not in files]
+    folders = [block for block in found if isinstance(block, FolderBlock)]
+    names = [name for block in folders for name in block.names if name not in have]
+    spans = [tuple(names[at : at + size]) for at in range(0, len(names), size)]
+    return tables + [FolderBlock(folders[0].folder, span) for span in spans]
+
+
+def _parquet_bytes(block: Block, part: Part) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    dim = part.values.shape[1]
+    flat = pyarrow.array(part.values.reshape(-1), pyarrow.float32())
+    columns = {
+        "name": pyarrow.array([_text(name) for name in part.names], pyarrow.string()),
+        "content": pyarrow.array([content.hex() for content in part.contents], pyarrow.string()),
+        "picture": pyarrow.array(part.pictures, pyarrow.uint64()),
+        "embedding": pyarrow.FixedSizeListArray.from_arrays(flat, dim),
+    }
+    if isinstance(block, ParquetBlock) and block.label:
+        columns["label"] = pyarrow.array(part.labels, pyarrow.string())
+    skipped = [(_text(name), reason) for name, reason in part.skipped]
+    marks = {_KEY: block_key(block).encode(), _LEFT_OUT: json.dumps(skipped).encode()}
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(
+        pyarrow.table(columns).replace_schema_metadata(marks),
+        sink,
+        compression={name: "none" if name == "embedding" else "zstd" for name in columns},
+        use_dictionary=False,
+        write_page_checksum=True,
+    )
+    return sink.getvalue().to_pybytes()
+
+
+def _text(name: str) -> str:
+    """A name that Parquet can hold: bytes that are no UTF-8 become escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _cell(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text

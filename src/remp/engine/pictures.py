@@ -1,0 +1,224 @@
+"""Pictures that are to be embedded, in blocks: of a folder, or of Parquet with a column of pictures or of paths."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from remp.datasets.decode import UnreadablePicture
+from remp.datasets.image_names import is_picture
+from remp.errors import DataError
+from remp.labelling.embedding.pictures import read_file
+from remp.labelling.embedding.record_files import digest
+from remp.labelling.tasks.folder import find_pictures, is_hidden
+from remp.labelling.tasks.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
+from remp.rows.parquet import open_parquet
+from remp.system.places import Place
+
+_IMAGE_COLUMNS = ("image", "picture", "img", "jpg", "png", "bytes", "content")
+_PATH_COLUMNS = ("path", "file", "filename", "file_name", "filepath", "image_path", "image", "url", "uri")
+_READ_AT_ONCE = 64  # pictures of a Parquet file
+
+
+@dataclass(frozen=True)
+class Item:
+    """content: the bytes of the picture, or where it lies. reason: why there are none, or empty."""
+
+    name: str
+    label: str | None
+    content: bytes | Place | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class FolderBlock:
+    """Pictures `names` below a folder."""
+
+    folder: str
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def items(self) -> Iterator[Item]:
+        folder = Place(self.folder)
+        return (Item(name, None, folder / name) for name in self.names)
+
+
+@dataclass(frozen=True)
+class ParquetBlock:
+    """Rows first … stop - 1 of a Parquet file. image: the column of pictures, or else path: of paths, relative to the
+    file's folder. name, label: columns, or None; without names, an item is called FILE.parquet#ROW."""
+
+    file: str
+    first: int
+    stop: int
+    image: str | None
+    path: str | None
+    name: str | None
+    label: str | None
+
+    def __len__(self) -> int:
+        return self.stop - self.first
+
+    def items(self) -> Iterator[Item]:
+        """Raises DataError for a file that cannot be read."""
+        import pyarrow.lib
+
+        columns = sorted({column for column in (self.image, self.path, self.name, self.label) if column})
+        try:
+            file = open_parquet(self.file)
+            groups, number = _groups(file.metadata, self.first, self.stop)
+            for batch in file.iter_batches(_READ_AT_ONCE, groups, columns, use_threads=False):
+                for row in _rows_of(batch, number, self.first, self.stop):
+                    yield self._item(*row)
+                number += len(batch)
+        except (OSError, pyarrow.lib.ArrowException) as error:
+            raise DataError(f"{Place(self.file)} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+
+    def _item(self, number: int, row: dict[str, Any]) -> Item:
+        label = label_or_none(row[self.label]) if self.label else None
+        name = str(row[self.name]) if self.name and row[self.name] is not None else None
+        content: bytes | Place | None = None
+        own_name = None
+        if self.image:
+            content, own_name = _picture(row[self.image])
+        path = row[self.path] if self.path else None
+        name = name or own_name or path or f"{Place(self.file).name}#{number}"
+        if content is None and path:
+            content = _beside(self.file, path)
+        return Item(name, label, content, "" if content is not None else "an empty cell")
+
+
+Block = FolderBlock | ParquetBlock
+
+
+def block_key(block: Block) -> str:
+    """Equal for equal blocks."""
+    return digest(json.dumps(asdict(block), sort_keys=True).encode("utf-8", "backslashreplace")).hex()
+
+
+def find_blocks(source: Place, size: int) -> tuple[list[Block], list[tuple[str, str]]]:
+    """All that is to be embedded in blocks of `size` pictures, in a fixed order, and (name, reason) of what is not.
+
+    A folder with Parquet files in it is a dataset; any other is a folder of pictures.
+    """
+    if source.name.casefold().endswith(".parquet") and source.is_file():
+        return _parquet_blocks([source], size)
+    if not source.is_folder():
+        raise DataError(f"{source} is not there: give a folder of pictures, or Parquet with pictures or their paths")
+    tables = [name for name in source.files() if is_part(name)]
+    if tables:
+        return _parquet_blocks([source / name for name in tables], size)
+    names, skipped = _folder_names(source)
+    if not names:
+        raise DataError(f"{source} holds no picture that can be read")
+    spans = (tuple(names[at : at + size]) for at in range(0, len(names), size))
+    return [FolderBlock(source.address, span) for span in spans], skipped
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of a dataset holds rows: by custom, what starts with a dot or an underscore does not."""
+    return name.casefold().endswith(".parquet") and not name.startswith((".", "_"))
+
+
+def picture_bytes(content: bytes | Place) -> bytes:
+    """Raises UnreadablePicture."""
+    if isinstance(content, bytes):
+        return content
+    if content.is_local:
+        return read_file(content.path)
+    try:
+        return content.read()
+    except FileNotFoundError as error:
+        raise UnreadablePicture("not there (any more)") from error
+    except OSError as error:
+        raise UnreadablePicture(f"not to be read ({str(error).splitlines()[0]})") from error
+
+
+def _folder_names(folder: Place) -> tuple[list[str], list[tuple[str, str]]]:
+    if folder.is_local:
+        tree = find_pictures(Path(folder.address))
+        return tree.names, tree.skipped
+    names = [name for name in folder.files(deep=True) if not any(is_hidden(part) for part in name.split("/"))]
+    return [name for name in names if is_picture(name)], []
+
+
+def _parquet_blocks(files: list[Place], size: int) -> tuple[list[Block], list[tuple[str, str]]]:
+    blocks: list[Block] = []
+    skipped = []
+    for file in files:
+        try:
+            content = open_parquet(file.address)
+        except DataError as error:
+            skipped.append((file.name, str(error)))
+            continue
+        columns, n = _columns(content.schema_arrow, file), content.metadata.num_rows
+        blocks += [ParquetBlock(file.address, at, min(at + size, n), **columns) for at in range(0, n, size)]
+    if not blocks:
+        raise DataError(f"{files[0]} holds no pictures" + (f": {skipped[0][1]}" if skipped else ""))
+    return blocks, skipped
+
+
+def _columns(schema: Any, file: Place) -> dict[str, str | None]:
+    import pyarrow.types as kinds
+
+    def first(names: tuple[str, ...], fits: Any) -> str | None:
+        fields = {field.name.casefold(): field for field in schema}
+        return next((fields[name].name for name in names if name in fields and fits(fields[name].type)), None)
+
+    def is_text(kind: Any) -> bool:
+        return kinds.is_string(kind) or kinds.is_large_string(kind)
+
+    def is_bytes(kind: Any) -> bool:
+        if kinds.is_struct(kind):  # {"bytes": …, "path": …}, as some libraries keep pictures
+            return any(field.name == "bytes" for field in kind)
+        return kinds.is_binary(kind) or kinds.is_large_binary(kind)
+
+    image, path = first(_IMAGE_COLUMNS, is_bytes), first(_PATH_COLUMNS, is_text)
+    if image is None and path is None:
+        raise DataError(
+            f"{file} has the columns {', '.join(schema.names)}; needed one of pictures (named image, of bytes) or one "
+            "of paths (named path, of text)"
+        )
+    name = first(ID_COLUMNS, lambda kind: is_text(kind) or kinds.is_integer(kind))
+    return {
+        "image": image,
+        "path": None if image else path,
+        "name": name,
+        "label": first(LABEL_COLUMNS, lambda kind: is_text(kind) or kinds.is_integer(kind)),
+    }
+
+
+def _groups(metadata: Any, first: int, stop: int) -> tuple[list[int], int]:
+    """The row groups that hold the rows first … stop - 1, and the number of the first row in them."""
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    starts = [0, *accumulate(sizes)]
+    groups = [number for number in range(len(sizes)) if starts[number] < stop and starts[number + 1] > first]
+    return groups, starts[groups[0]] if groups else 0
+
+
+def _rows_of(batch: Any, number: int, first: int, stop: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(number, row) of those rows of a batch, which starts at `number`, that are in first … stop - 1."""
+    low, high = max(first - number, 0), min(stop - number, len(batch))
+    if low < high:
+        rows = batch.slice(low, high - low).to_pylist()
+        yield from zip(range(number + low, number + high), rows, strict=True)
+
+
+def _picture(cell: Any) -> tuple[bytes | None, str | None]:
+    """The bytes of a picture, and its name if it has one."""
+    if isinstance(cell, dict):
+        return cell["bytes"], cell.get("path")
+    return cell, None
+
+
+def _beside(file: str, path: str) -> Place:
+    """Where a path in a Parquet file leads."""
+    if "://" in path or path.startswith("/"):
+        return Place(path)
+    folder, _, options = file.partition("?")
+    parent = folder.rpartition("/")[0]
+    return Place(f"{parent}?{options}" if options else parent) / path

@@ -1,0 +1,238 @@
+"""Pictures become a Parquet dataset of embeddings, in parts: wherever they lie, however a run ends."""
+
+import csv
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from embedding_cases import colours, mean_colour_embedder, write_pictures
+from remp.engine.embed import embed
+from remp.errors import ConfigError, DataError, OutputError
+
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+TESTS = Path(__file__).parents[1]
+
+
+def read(folder):
+    """The whole dataset as any reader of Parquet sees it."""
+    return parquet.read_table(str(folder)).to_pydict()
+
+
+def check(folder, numbers):
+    """Each picture is there once, in order, with its mean colour."""
+    table = read(folder)
+    assert [int(Path(name).stem) for name in table["name"]] == list(numbers)
+    np.testing.assert_allclose(table["embedding"], colours(2000)[list(numbers)] / 255, atol=1e-5)
+    assert len(set(table["content"])) == len(table["name"])
+
+
+def embedded(source, out, **settings):
+    """How many images the network saw, and what came of it."""
+    embedder = mean_colour_embedder()
+    done = embed(source, out, backbone=embedder, **{"block": 10, **settings})
+    return embedder.network.count, done
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.name.startswith("part-")}
+
+
+def test_a_folder_becomes_parts_that_any_reader_takes_for_a_dataset(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 25)
+    _, done = embedded(tmp_path / "photos", tmp_path / "out")
+    check(tmp_path / "out", range(25))
+    assert (done.n, done.n_before, done.skipped) == (25, 0, ())
+    assert sorted(contents(tmp_path / "out")) == [f"part-{number:07d}.parquet" for number in range(3)]
+
+
+def test_a_second_run_embeds_nothing_and_a_damaged_or_lost_part_alone(tmp_path, own_home, monkeypatch):
+    write_pictures(tmp_path / "photos", 25)
+    embedded(tmp_path / "photos", tmp_path / "out")
+    before = contents(tmp_path / "out")
+    assert embedded(tmp_path / "photos", tmp_path / "out")[1].n_before == 25
+    (tmp_path / "out" / "part-0000001.parquet").write_bytes(before["part-0000001.parquet"][:-30])
+    (tmp_path / "out" / "part-0000002.parquet").unlink()
+    monkeypatch.setenv("REMP_HOME", str(tmp_path / "other home"))
+    count, done = embedded(tmp_path / "photos", tmp_path / "out")
+    assert (count, done.n, done.n_before) == (15, 25, 10)
+    assert contents(tmp_path / "out") == before
+
+
+def test_pictures_that_came_later_are_added_in_parts_of_their_own(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 25)
+    embedded(tmp_path / "photos", tmp_path / "out")
+    before = contents(tmp_path / "out")
+    Image.new("RGB", (9, 9)).save(tmp_path / "photos" / "0000a.png")
+    count, done = embedded(tmp_path / "photos", tmp_path / "out")
+    assert (count, done.n, done.n_before) == (1, 26, 25)
+    after = contents(tmp_path / "out")
+    assert {name: after[name] for name in before} == before
+    assert read(tmp_path / "out")["name"][-1] == "0000a.png"
+
+
+def test_what_the_cache_of_remp_label_knows_is_not_embedded_again(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 25)
+    assert embedded(tmp_path / "photos", tmp_path / "one")[0] == 25
+    assert embedded(tmp_path / "photos", tmp_path / "two")[0] == 0
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_a_damaged_cache_is_noticed(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 25)
+    embedded(tmp_path / "photos", tmp_path / "one")
+    for path in (own_home / "embeddings").rglob("*.rows"):
+        path.write_bytes(bytes(len(path.read_bytes())))
+    assert embedded(tmp_path / "photos", tmp_path / "two")[0] == 25
+    check(tmp_path / "two", range(25))
+
+
+def test_pictures_that_cannot_be_read_are_named_and_do_not_stop_the_rest(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 25)
+    (tmp_path / "photos" / "0007.png").write_bytes(b"no picture")
+    (tmp_path / "photos" / "0012.png").write_bytes(b"")
+    _, done = embedded(tmp_path / "photos", tmp_path / "out")
+    check(tmp_path / "out", [number for number in range(25) if number not in (7, 12)])
+    assert [name for name, _ in done.skipped] == ["0007.png", "0012.png"]
+    assert "empty file" in done.skipped[1][1]
+    again = embedded(tmp_path / "photos", tmp_path / "out")[1]  # of which the parts are finished
+    assert (again.n, again.skipped) == (23, done.skipped)
+    with (tmp_path / "out" / "_skipped.csv").open() as file:
+        assert [tuple(row) for row in csv.reader(file)][1:] == list(done.skipped)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "structs", "paths"])
+def test_parquet_with_pictures_or_paths_is_embedded(tmp_path, own_home, kind):
+    write_pictures(tmp_path / "tables" / "photos", 25)
+    paths = sorted((tmp_path / "tables" / "photos").iterdir())
+    cells = {
+        "bytes": [path.read_bytes() for path in paths],
+        "structs": [{"bytes": path.read_bytes(), "path": path.name} for path in paths],
+        "paths": [f"photos/{path.name}" for path in paths],
+    }[kind]
+    column = "path" if kind == "paths" else "image"
+    for number, span in enumerate((range(15), range(15, 25))):
+        content = {column: [cells[i] for i in span], "label": [str(i % 3) if i < 5 else None for i in span]}
+        if kind == "bytes":
+            content["id"] = [f"{i:04d}" for i in span]
+        parquet.write_table(pyarrow.table(content), tmp_path / "tables" / f"{number}.parquet", row_group_size=4)
+    embedded(tmp_path / "tables", tmp_path / "out")
+    check(tmp_path / "out", range(25))
+    assert read(tmp_path / "out")["label"] == ["0", "1", "2", "0", "1", *[None] * 20]
+
+
+def test_a_damaged_parquet_file_is_named_and_does_not_stop_the_rest(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 20)
+    cells = [path.read_bytes() for path in sorted((tmp_path / "photos").iterdir())]
+    (tmp_path / "tables").mkdir()
+    for number in range(4):
+        table = pyarrow.table({"id": [f"{i:04d}" for i in range(5 * number, 5 * number + 5)], "image": cells[:5]})
+        parquet.write_table(table, tmp_path / "tables" / f"{number}.parquet", compression="none")
+    whole = (tmp_path / "tables" / "1.parquet").read_bytes()
+    (tmp_path / "tables" / "1.parquet").write_bytes(whole[:-10])  # no end
+    (tmp_path / "tables" / "2.parquet").write_bytes(b"PAR1" + bytes(200) + whole[204:])  # no pages
+    _, done = embedded(tmp_path / "tables", tmp_path / "out")
+    assert read(tmp_path / "out")["name"] == [f"{i:04d}" for i in [*range(5), *range(15, 20)]]
+    assert [name for name, _ in done.skipped] == ["1.parquet"]
+    assert "2.parquet cannot be read as Parquet" in done.problems[0]
+    (tmp_path / "tables" / "2.parquet").write_bytes(whole)  # mended: it is tried again
+    assert embedded(tmp_path / "tables", tmp_path / "out")[1].n == 15
+
+
+def test_other_pictures_or_another_embedder_need_another_folder(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 3)
+    write_pictures(tmp_path / "others", 3)
+    embedded(tmp_path / "photos", tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"of the pictures .*photos, not .*others: give another --out"):
+        embedded(tmp_path / "others", tmp_path / "out")
+    with pytest.raises(ConfigError, match="embedder mean colour at 128 pixels, not other at 128"):
+        embed(tmp_path / "photos", tmp_path / "out", backbone=mean_colour_embedder("other"))
+    with pytest.raises(OutputError, match="files in it that are not of remp embed"):
+        embedded(tmp_path / "photos", tmp_path / "others")
+
+
+def test_what_holds_no_pictures_is_refused(tmp_path, own_home):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no picture"):
+        embedded(tmp_path / "empty", tmp_path / "out")
+    with pytest.raises(DataError, match="is not there"):
+        embedded(tmp_path / "absent", tmp_path / "out")
+    parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="has the columns x; needed one of pictures"):
+        embedded(tmp_path / "x.parquet", tmp_path / "out")
+
+
+CHILD = """
+import sys
+from embedding_cases import mean_colour_embedder
+from remp.engine.embed import embed
+class Slow:
+    def __call__(self, images):
+        import time
+        time.sleep(0.05)
+        return images.mean((2, 3))
+embedder = mean_colour_embedder()
+object.__setattr__(embedder, "network", Slow())
+embed(sys.argv[1], sys.argv[2], backbone=embedder, block=10)
+"""
+
+
+def child(tmp_path, **settings):
+    (tmp_path / "child.py").write_text(CHILD)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, str(tmp_path / "child.py"), str(tmp_path / "photos"), str(tmp_path / "out")]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, **settings)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_stopped_loses_no_finished_part(tmp_path, own_home, how):
+    write_pictures(tmp_path / "photos", 200)
+    run = child(tmp_path)
+    until = time.monotonic() + 60
+    while len(list((tmp_path / "out").glob("part-*.parquet"))) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    run.send_signal(how)
+    assert run.wait(30) != 0
+    there = contents(tmp_path / "out")
+    assert 3 <= len(there) < 20
+    embedded(tmp_path / "photos", tmp_path / "out")
+    check(tmp_path / "out", range(200))
+    assert {name: contents(tmp_path / "out")[name] for name in there} == there
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_a_full_disk_stops_with_a_sentence_and_keeps_what_is_finished(tmp_path, own_home, monkeypatch):
+    """The disk is full after two parts; where a file may have no more than some bytes, the system says so itself."""
+    write_pictures(tmp_path / "photos", 40)
+    real, n_written = Path.open, []
+
+    def no_room(self, mode="r", *more, **named):
+        if self.name.startswith(".part-"):
+            n_written.append(self)
+            if len(n_written) > 2:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(self, mode, *more, **named)
+
+    monkeypatch.setattr(Path, "open", no_room)
+    with pytest.raises(OutputError, match=r"no room is left\. What is finished is kept"):
+        embedded(tmp_path / "photos", tmp_path / "out")
+    monkeypatch.undo()
+    assert len(contents(tmp_path / "out")) == 2
+    assert embedded(tmp_path / "photos", tmp_path / "out")[1].n_before == 20
+    check(tmp_path / "out", range(40))
+
+
+def test_a_limit_of_the_system_leaves_no_half_part(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 20)
+    run = child(tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500)))
+    assert "cannot be written" in run.communicate(timeout=60)[1]
+    assert not list((tmp_path / "out").glob("*part-*"))
