@@ -24,13 +24,14 @@ import numpy as np
 import torch
 
 from remp.backbones.embedding import Normalisation
-from remp.checkpoint import build_method, load_trained
+from remp.checkpoint import load_trained
 from remp.config import RunConfig, load_config, parse_overrides
 from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
 from remp.evaluation.evaluate import accuracies, draw_episodes
 from remp.evaluation.statistics import Estimate, mean_interval, paired_difference
 from remp.methods import Method
+from remp.trained import build_method
 from remp.training import train
 from remp.training.episodes import TrainingEpisodes
 

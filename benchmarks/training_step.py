@@ -100,7 +100,7 @@ class PlainImages(torch.utils.data.Dataset):
 
 def plain_step_seconds(config: RunConfig, steps: int) -> dict[str, float]:
     """Seconds a step of a textbook loop."""
-    from remp.checkpoint import build_method
+    from remp.trained import build_method
 
     train_set = open_data(config.data, "train")
     method = build_method(config, train_set.image_size, train_set.n_classes)

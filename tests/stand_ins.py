@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from remp.backbones.embedding import Normalisation
-from remp.checkpoint import Trained, build_method
 from remp.config import make_config
 from remp.episodes import Protocol
 from remp.evaluation.result import Result
+from remp.trained import Trained, build_method
 
 
 def made_up_result(method: str, *, randomness: int = 0, **changes: Any) -> Result:

@@ -12,10 +12,11 @@ from safetensors.torch import save
 
 from bounds import bounded
 from remp import checkpoint
-from remp.checkpoint import build_method, load_trained, read_checkpoint, take_weights, write_checkpoint
+from remp.checkpoint import load_trained, read_checkpoint, take_weights, write_checkpoint
 from remp.config import make_config
 from remp.errors import CheckpointError, ConfigError
 from remp.methods import METHODS
+from remp.trained import build_method
 
 SIZE = (16, 16, 3)
 
@@ -248,7 +249,7 @@ def test_settings_take_no_memory_before_they_are_compared_with_the_weights(path,
 @pytest.mark.parametrize("method", METHODS)
 def test_an_outline_has_the_shapes_and_types_of_the_method_itself(tiny, method):
     config = make_config(tiny(method=method, readout=None))
-    built, outline = build_method(config, SIZE, 6).state_dict(), checkpoint._outline(config, SIZE, 6)
+    built, outline = build_method(config, SIZE, 6).state_dict(), checkpoint.outline(config, SIZE, 6)
     assert {name: (t.shape, t.dtype) for name, t in built.items()} == {
         name: (t.shape, t.dtype) for name, t in outline.items()
     }

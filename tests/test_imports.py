@@ -31,7 +31,7 @@ ORDER = [
     "methods",
     "estimator",
     "config",
-    "prediction",
+    "trained",
     "checkpoint",
     "models",
     "evaluation",
@@ -106,7 +106,7 @@ def test_no_module_leads_back_to_itself():
 
 
 @pytest.mark.parametrize(
-    "module", ["training/__init__", "training/trainer", "evaluation/evaluate", "checkpoint", "cli/__init__"]
+    "module", ["training/__init__", "training/trainer", "evaluation/evaluate", "trained", "checkpoint", "cli/__init__"]
 )
 def test_the_general_parts_name_no_method_backbone_or_data_set(module):
     nodes = list(ast.walk(ast.parse((SOURCE / f"{module}.py").read_text(encoding="utf-8"))))

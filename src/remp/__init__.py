@@ -21,7 +21,6 @@ from remp.version import __version__
 
 if TYPE_CHECKING:
     from remp.backbones import BACKBONES as BACKBONES
-    from remp.checkpoint import Trained as Trained
     from remp.datasets import DATASETS as DATASETS
     from remp.datasets import ImageSet as ImageSet
     from remp.datasets import open_data as open_data
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from remp.models import load as load
     from remp.rectification.rectify import rectify as rectify
     from remp.rectification.settings import Rectification as Rectification
+    from remp.trained import Trained as Trained
     from remp.training import resume as resume
     from remp.training import train as train
 
@@ -64,7 +64,7 @@ _HOMES = {
     "ReMPClassifier": "remp.estimator",
     "Rectification": "remp.rectification.settings",
     "Result": "remp.evaluation.result",
-    "Trained": "remp.checkpoint",
+    "Trained": "remp.trained",
     "audit": "remp.evaluation.audit",
     "compare": "remp.evaluation.compare",
     "evaluate": "remp.evaluation.evaluate",

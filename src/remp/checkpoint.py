@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,89 +11,17 @@ from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from remp.backbones import BACKBONES, Backbone
 from remp.backbones.embedding import Normalisation
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.errors import CheckpointError, ConfigError
-from remp.methods import KNOWN, METHODS, Method
-from remp.prediction import Pictures, Prediction, predict
-from remp.rectification.transform import FeatureTransform
+from remp.methods import METHODS, Method
 from remp.strangers import border, shortened
 from remp.system.files import write_atomically
+from remp.trained import Trained, build_method, outline
 from remp.version import __version__
 
 FORMAT = 1
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A method with its weights, and what it needs to be fed."""
-
-    name: str
-    method: Method
-    config: RunConfig
-    normalisation: Normalisation
-    image_size: tuple[int, int, int]
-    info: dict[str, Any]
-    hash: str
-
-    def predict(
-        self, support: Pictures, support_labels: Sequence[Any], query: Pictures, *, transform: str | None = None
-    ) -> Prediction:
-        """Label new pictures from a few labelled ones.
-
-        Parameters
-        ----------
-        support : labelled pictures: PIL pictures or a uint8 array (n, height, width, channels), of any size.
-        support_labels : n labels, names or numbers.
-        query : m pictures to label.
-        transform : parts of "mirror+zoom+power+l2+centre", "none", or None for the model's own.
-
-        Returns
-        -------
-        Prediction with `labels` (m,), `probabilities` (m, n_classes) and `classes` (n_classes,), the sorted labels.
-
-        Examples
-        --------
-        >>> import numpy as np, remp
-        >>> pictures = np.random.default_rng(0).integers(0, 255, (5, 32, 32, 3), dtype=np.uint8)
-        >>> model = remp.load("cifar-fs-convnet64-1shot")
-        >>> found = model.predict(pictures[:2], ["cat", "dog"], pictures[2:])
-        >>> found.classes.tolist(), found.probabilities.shape
-        (['cat', 'dog'], (3, 2))
-        """
-        chosen = FeatureTransform.parse(self.config.transform if transform is None else transform)
-        return predict(
-            self.method, self.normalisation, self.image_size, support, support_labels, query, transform=chosen
-        )
-
-
-def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
-    """A method with fresh weights, drawn from the run's seed."""
-    with torch.device("meta"):  # shapes without memory: an image may be large
-        map_shape = _build_backbone(config, image_size).map_shape(image_size)
-    torch.manual_seed(config.seed)
-    return _assembled(config, _build_backbone(config, image_size), map_shape, n_classes)
-
-
-def _outline(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> dict[str, Tensor]:
-    """The weights that `build_method` would make, with shapes and types but without memory or numbers."""
-    with torch.device("meta"):
-        backbone = _build_backbone(config, image_size)
-        return _assembled(config, backbone, backbone.map_shape(image_size), n_classes).state_dict()
-
-
-def _build_backbone(config: RunConfig, image_size: tuple[int, int, int]) -> Backbone:
-    make: Callable[..., Backbone] = BACKBONES[config.backbone]
-    return make(image_size[2], **config.backbone_settings)
-
-
-def _assembled(config: RunConfig, backbone: Backbone, map_shape: tuple[int, int, int], n_classes: int) -> Method:
-    make = KNOWN[config.method]
-    feature_shape = map_shape if make.uses_maps else backbone.feature_shape(map_shape)
-    method = make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
-    return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> str:
@@ -131,7 +57,7 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
     weights = finite_weights(tensors, path)
     with _fitting(path):
         if config.method in METHODS:  # a class of one's own need not be one that can be made without memory
-            _check_shapes(weights, _outline(config, image_size, n_classes), path)
+            _check_shapes(weights, outline(config, image_size, n_classes), path)
         method = build_method(config, image_size, n_classes)
         method.load_state_dict(weights)
     mean, std = (_numbers_in(info, name, image_size[2], path) for name in ("mean", "std"))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from remp.checkpoint import Trained
 from remp.config import make_config
 from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
@@ -15,6 +14,7 @@ from remp.evaluation.evaluate import evaluate
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import comparison_table
 from remp.models import load
+from remp.trained import Trained
 from remp.training import train
 
 # Sized for about two minutes on two cores.

@@ -8,9 +8,10 @@ import torch
 from remp.backbones import PRETRAINED
 from remp.backbones.embedding import Embedder, embedding_hash
 from remp.backbones.timm_models import TIMM, load_timm
-from remp.checkpoint import Trained, load_trained
+from remp.checkpoint import load_trained
 from remp.errors import CheckpointError, ConfigError
 from remp.methods import Method, make_known
+from remp.trained import Trained
 
 FOLDER = Path(__file__).parent / "weights"
 DEFAULT_EMBEDDER = "efficientnet-lite0"

@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 
 from remp.backbones.embedding import Normalisation
-from remp.checkpoint import Trained, build_method
 from remp.config import make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import EpisodeSampler, Protocol
@@ -18,6 +17,7 @@ from remp.evaluation.evaluate import accuracies, embed, evaluate
 from remp.methods import ProtoNet
 from remp.methods.base import Method
 from remp.rectification.transform import FeatureTransform
+from remp.trained import Trained, build_method
 
 PROTOCOL = Protocol(n_way=3, n_shot=2, n_query=4)
 NORMALISATION = Normalisation((0.5, 0.5, 0.5), (0.25, 0.25, 0.25))

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from remp.checkpoint import build_method, load_trained
+from remp.checkpoint import load_trained
 from remp.config import make_config
 from remp.episodes import Episodes
+from remp.trained import build_method
 from remp.training.state import make_optimiser
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "methods"

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from remp.checkpoint import build_method, read_checkpoint, take_weights
+from remp.checkpoint import read_checkpoint, take_weights
 from remp.config import make_config
 from remp.errors import CheckpointError, RempError
+from remp.trained import build_method
 from remp.training import train
 
 

@@ -10,13 +10,14 @@ import torch
 import yaml
 
 from remp.backbones.embedding import Normalisation
-from remp.checkpoint import build_method, load_trained, read_checkpoint
+from remp.checkpoint import load_trained, read_checkpoint
 from remp.config import make_config
 from remp.datasets import base
 from remp.episodes import EpisodeSampler
 from remp.errors import ConfigError, EpisodeError, TrainingError
 from remp.evaluation.evaluate import accuracies
 from remp.methods import METHODS, ProtoNet
+from remp.trained import build_method
 from remp.training import episodes as training_episodes
 from remp.training import train
 from remp.training.schedule import learning_rate

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_images
-from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
@@ -19,6 +18,7 @@ from remp.rectification.transform import FeatureTransform
 from remp.system.memory import keep_freed_memory
 from remp.system.progress import progress
 from remp.system.threads import on_all_cores
+from remp.trained import Trained
 
 EMBED_BATCH = 256
 SCORE_BYTES = 24 * 2**20  # what the items of the episodes that are scored at once, on one core, may take

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from remp.backbones.embedding import Embedder
-from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import check_size, embed
@@ -16,6 +15,7 @@ from remp.methods.base import Method
 from remp.models import vector_method
 from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress
+from remp.trained import Trained
 
 MEAN_BATCH = 8192  # images whose features are held at once while their mean is taken
 PART = 64  # images that are scaled at once

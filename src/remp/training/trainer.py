@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remp.backbones.embedding import Normalisation
-from remp.checkpoint import build_method, read_checkpoint, take_weights, write_checkpoint
+from remp.checkpoint import read_checkpoint, take_weights, write_checkpoint
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
@@ -20,6 +20,7 @@ from remp.models import find_checkpoint
 from remp.rectification.transform import FeatureTransform
 from remp.system.memory import keep_freed_memory
 from remp.system.progress import progress
+from remp.trained import build_method
 from remp.training.episodes import TrainingEpisodes
 from remp.training.interruption import watch_interruptions
 from remp.training.processes import Processes

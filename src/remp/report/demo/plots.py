@@ -10,13 +10,13 @@ from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.patches import Rectangle
 
-from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.episodes import Protocol
 from remp.report.demo.showcase import Showcase, Stage, find_showcase
 from remp.report.drawing import INK, QUIET, class_colour, main_plane
 from remp.report.figure_style import styled_figure
 from remp.system.files import write_atomically
+from remp.trained import Trained
 
 ATTRACTED = LinearSegmentedColormap.from_list("attracted", ["#f4f7fb", "#8fb8dc", "#1f5f9e", "#0b2545"])
 REPELLED = ListedColormap(["#fae6e1"])

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.evaluation.result import Result
 from remp.report.demo import plots
 from remp.report.demo.page import Figure, Section, episode_tiles, write_report
 from remp.report.demo.showcase import Showcase, Stage, find_showcase
+from remp.trained import Trained
 
 LEAST_GAIN = 5
 

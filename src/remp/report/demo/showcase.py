@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.checkpoint import Trained
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, Protocol
 from remp.errors import ConfigError
@@ -16,6 +15,7 @@ from remp.methods import ReMP
 from remp.rectification.rectify import Rectified, class_means
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform
+from remp.trained import Trained
 
 BATCH = 50  # episodes that are looked at together
 

@@ -1,0 +1,171 @@
+"""A method as its settings describe it, and what it predicts of new pictures once it is trained."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from remp.backbones import BACKBONES, Backbone
+from remp.backbones.embedding import Normalisation, embed_images
+from remp.config import RunConfig
+from remp.datasets.decode import scale
+from remp.episodes import Episodes
+from remp.errors import EpisodeError
+from remp.methods import KNOWN
+from remp.methods.base import Method, evaluation_mode
+from remp.rectification.transform import FeatureTransform
+
+Pictures = np.ndarray | Sequence[Image.Image] | Sequence[np.ndarray]
+_BATCH = 256
+
+
+class Prediction(NamedTuple):
+    """labels: (m,) of the pictures that were asked for; probabilities: (m, N), a row sums to 1, by the method's own
+    softmax; classes: (N,) what the columns stand for."""
+
+    labels: np.ndarray
+    probabilities: np.ndarray
+    classes: np.ndarray
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A method with its weights, and what it needs to be fed."""
+
+    name: str
+    method: Method
+    config: RunConfig
+    normalisation: Normalisation
+    image_size: tuple[int, int, int]
+    info: dict[str, Any]
+    hash: str
+
+    def predict(
+        self, support: Pictures, support_labels: Sequence[Any], query: Pictures, *, transform: str | None = None
+    ) -> Prediction:
+        """Label new pictures from a few labelled ones.
+
+        Parameters
+        ----------
+        support : labelled pictures: PIL pictures or a uint8 array (n, height, width, channels), of any size.
+        support_labels : n labels, names or numbers.
+        query : m pictures to label.
+        transform : parts of "mirror+zoom+power+l2+centre", "none", or None for the model's own.
+
+        Returns
+        -------
+        Prediction with `labels` (m,), `probabilities` (m, n_classes) and `classes` (n_classes,), the sorted labels.
+
+        Examples
+        --------
+        >>> import numpy as np, remp
+        >>> pictures = np.random.default_rng(0).integers(0, 255, (5, 32, 32, 3), dtype=np.uint8)
+        >>> model = remp.load("cifar-fs-convnet64-1shot")
+        >>> found = model.predict(pictures[:2], ["cat", "dog"], pictures[2:])
+        >>> found.classes.tolist(), found.probabilities.shape
+        (['cat', 'dog'], (3, 2))
+        """
+        chosen = FeatureTransform.parse(self.config.transform if transform is None else transform)
+        return predict(
+            self.method, self.normalisation, self.image_size, support, support_labels, query, transform=chosen
+        )
+
+
+def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
+    """A method with fresh weights, drawn from the run's seed."""
+    with torch.device("meta"):  # shapes without memory: an image may be large
+        map_shape = _build_backbone(config, image_size).map_shape(image_size)
+    torch.manual_seed(config.seed)
+    return _assembled(config, _build_backbone(config, image_size), map_shape, n_classes)
+
+
+def outline(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> dict[str, Tensor]:
+    """The weights that `build_method` would make, with shapes and types but without memory or numbers."""
+    with torch.device("meta"):
+        backbone = _build_backbone(config, image_size)
+        return _assembled(config, backbone, backbone.map_shape(image_size), n_classes).state_dict()
+
+
+def _build_backbone(config: RunConfig, image_size: tuple[int, int, int]) -> Backbone:
+    make: Callable[..., Backbone] = BACKBONES[config.backbone]
+    return make(image_size[2], **config.backbone_settings)
+
+
+def _assembled(config: RunConfig, backbone: Backbone, map_shape: tuple[int, int, int], n_classes: int) -> Method:
+    make = KNOWN[config.method]
+    feature_shape = map_shape if make.uses_maps else backbone.feature_shape(map_shape)
+    method = make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
+    return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def predict(
+    method: Method,
+    normalisation: Normalisation,
+    image_size: tuple[int, int, int],
+    support: Pictures,
+    support_labels: Sequence[Any],
+    query: Pictures,
+    *,
+    transform: FeatureTransform,
+) -> Prediction:
+    """One episode of pictures -> a label for each query; a transductive method sees all queries together."""
+    labelled, asked = as_images(support, image_size), as_images(query, image_size)
+    classes, codes = np.unique(np.asarray(support_labels), return_inverse=True)
+    if len(codes) != len(labelled):
+        raise EpisodeError(f"got {len(labelled)} labelled pictures and {len(codes)} labels; needed one for each")
+    if len(classes) < 2:
+        raise EpisodeError(f"got labels of {len(classes)} class; needed pictures of two classes or more")
+    if not len(asked):
+        raise EpisodeError("there is no picture to label: give at least one as query")
+    together = np.concatenate([labelled, asked])
+    device = next((parameter.device for parameter in method.parameters()), torch.device("cpu"))
+
+    def prepare(images: np.ndarray) -> torch.Tensor:
+        return normalisation(torch.from_numpy(np.array(images)).to(device))
+
+    with evaluation_mode(method), torch.inference_mode():
+        is_plain = type(method).score is Method.score
+        make = method.embed if is_plain else _unchanged
+        items = embed_images(make, prepare, together, batch=_BATCH, transform=transform if is_plain else _NONE)
+        episodes = Episodes(
+            support=items[: len(labelled)][None],
+            support_labels=torch.from_numpy(codes.reshape(1, -1)).to(device),
+            query=items[len(labelled) :][None],
+            query_labels=None,
+            n_way=len(classes),
+        )
+        logits = method.logits(transform.episodes(episodes)) if is_plain else method.score(episodes)
+    probabilities = logits[0].double().softmax(-1).cpu().numpy()
+    return Prediction(classes[probabilities.argmax(1)], probabilities, classes)
+
+
+def as_images(pictures: Pictures, image_size: tuple[int, int, int]) -> np.ndarray:
+    """uint8 (n, height, width, channels) of the size that the method was trained on: the centre of each, scaled."""
+    height, width, channels = image_size
+    if isinstance(pictures, np.ndarray) and pictures.dtype != np.uint8:
+        raise EpisodeError(f"got pictures of {pictures.dtype}; needed uint8, 0 to 255, (n, height, width, channels)")
+    if isinstance(pictures, np.ndarray) and pictures.shape[1:] == image_size:
+        return pictures
+    mode = "L" if channels == 1 else "RGB"
+    fitted = [np.array(scale(_as_pil(picture).convert("RGB"), height).convert(mode)) for picture in pictures]
+    return np.stack(fitted).reshape(-1, height, width, channels) if fitted else np.empty((0, *image_size), np.uint8)
+
+
+def _as_pil(picture: Any) -> Image.Image:
+    if isinstance(picture, Image.Image):
+        return picture
+    array = np.asarray(picture)
+    if array.dtype != np.uint8 or array.ndim not in (2, 3):
+        raise EpisodeError(f"got a picture of {array.dtype} {array.shape}; needed uint8 (height, width, channels)")
+    return Image.fromarray(array[..., 0] if array.ndim == 3 and array.shape[-1] == 1 else array)
+
+
+def _unchanged(images: torch.Tensor) -> torch.Tensor:
+    return images
+
+
+_NONE = FeatureTransform()
