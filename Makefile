@@ -1,10 +1,11 @@
 # make demo: set up and see ReMP learn. make test: set up and run the tests. make check: format, lint, types, tests.
+# make fuzz: try damaged files.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test test-slow fuzz check format clean
 
 demo: $(READY)
 	$(BIN)/remp demo
@@ -14,6 +15,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# Damaged files for every reader, with limits on time and memory: 30,000 of them in ten minutes.
+fuzz: $(READY)
+	$(BIN)/python tests/fuzz/run.py
 
 check: $(READY)
 	$(BIN)/ruff format --check .

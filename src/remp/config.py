@@ -165,12 +165,16 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     tables: dict[str, Mapping[str, type]] = {"method": KNOWN, "backbone": BACKBONES}
     for kind, table in tables.items():
         before = settings.get(kind, RunConfig.model_fields[kind].default)
-        if overrides.get(kind, before) != before and before in table:
+        if isinstance(before, str) and before in table and overrides.get(kind, before) != before:
             # The file's settings of the one that is replaced mean nothing to the other, even under the same name.
             settings = {
                 name: v for name, v in settings.items() if name not in settings_model(table[before]).model_fields
             }
-    return make_config({**settings, **overrides})
+    try:
+        return make_config({**settings, **overrides})
+    except ConfigError as error:
+        also = " and the command line" if overrides else ""
+        raise ConfigError(f"{error} (settings of {path}{also})") from error
 
 
 def parse_overrides(arguments: list[str]) -> dict[str, Any]:
