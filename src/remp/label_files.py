@@ -7,8 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from remp.engine.dataset import open_dataset
+from remp.engine.embed import embed
+from remp.engine.local import Engine, Threads
 from remp.errors import ConfigError
 from remp.labelling.embedding.embed import Stage, embed_pictures
+from remp.labelling.embedding.record_files import digest
 from remp.labelling.options import LabelOptions
 from remp.labelling.outcome import Labelling
 from remp.labelling.output.class_folders import write_class_folders
@@ -21,7 +25,10 @@ from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask, checked
 from remp.models import find_embedder
 from remp.report.label.report import write_label_report
-from remp.rows import ArrayRows, Rows, Shard, current_shard
+from remp.rows import ArrayRows, Rows, Shard
+from remp.rows.dataset import is_part
+from remp.system.files import home
+from remp.system.places import Place
 
 _DEFAULTS = LabelOptions()
 
@@ -33,19 +40,28 @@ def label(
     labels: str | Path | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Labelling | None:
-    """Label the rest of a folder of pictures, or of a file of embeddings, of which some have a label.
+    """Label the rest of a folder of pictures, of a file or of a Parquet dataset of embeddings: some have a label.
 
     labels: a CSV file of labels; without one, sub-folders are classes. out: the folder for the results, by default
     SOURCE-labelled beside the source, with a number if that is taken. overwrite: replace a result that is there. Under
-    torchrun, each process does its share; the first one writes and returns, the others get None.
+    torchrun, each process does its share; the first one writes and returns, the others get None. engine: who computes,
+    by default this process; with a `remp.engine.ray.RayEngine`, what is to be labelled is a dataset (also an address
+    such as s3://bucket/folder) or a folder of pictures, which is embedded into one first.
     """
-    source, labels = Path(source), None if labels is None else Path(labels)
+    is_address = "://" in str(source)
+    origin, labels = str(source), None if labels is None else Path(labels)
+    source = Path(Place(origin).name) if is_address else Path(source)
     place = _result_folder(source, None if out is None else Path(out), overwrite)
-    shard = current_shard() or Shard()
+    shard = (engine or Threads()).shard()
     if shard.rank == 0:
         place.check()
-    if is_embeddings(source):
+    if is_address or is_dataset(source):
+        found = _read_dataset(Place(origin), labels, options, engine or Threads())
+    elif engine is not None:
+        found = _read_dataset(_embedded(source, options, engine), labels, options, engine)
+    elif is_embeddings(source):
         found = _read_embeddings(source, labels, options)
     else:
         found = _read_pictures(source, labels, options, shard)
@@ -61,6 +77,11 @@ def label(
 def is_embeddings(source: Path) -> bool:
     """Whether this is a file of embeddings rather than a folder of pictures."""
     return source.suffix.casefold() in EMBEDDING_SUFFIXES and not source.is_dir()
+
+
+def is_dataset(source: Path) -> bool:
+    """Whether this is a folder of Parquet files."""
+    return source.is_dir() and any(is_part(entry.name) for entry in source.iterdir())
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,27 @@ def _read_embeddings(source: Path, labels: Path | None, options: LabelOptions) -
     task, rows = embedding_task(source, labels)
     task = checked(task, str(source), "give the label of some rows, and leave that of the others empty")
     return _Found(task, rows, {"read": time.perf_counter() - started})
+
+
+def _read_dataset(folder: Place, labels: Path | None, options: LabelOptions, engine: Engine) -> _Found:
+    started = time.perf_counter()
+    found = open_dataset(folder, labels, engine)
+    if options.class_folders and not found.task.paths:
+        raise ConfigError(
+            f"--{options.class_folders} needs the pictures, and those of {folder} are not on this machine"
+        )
+    task = checked(found.task, str(folder), "give the label of some rows with --labels, not of all")
+    return _Found(task, engine.rows(found.rows), {"read": time.perf_counter() - started}, found.hashes)
+
+
+def _embedded(source: Path, options: LabelOptions, engine: Engine) -> Place:
+    """The dataset of the embeddings of a folder of pictures, kept from run to run."""
+    if is_embeddings(source):
+        raise ConfigError(f"an engine takes a folder; {source} is one file: write it as a Parquet dataset of several")
+    backbone = options.backbone
+    embedder = find_embedder(backbone, side=options.side) if isinstance(backbone, str) else backbone
+    key = digest(os.path.abspath(source).encode("utf-8", "surrogateescape"), embedder.hash.encode()).hex()
+    return embed(source, home() / "datasets" / key, backbone=embedder, engine=engine).folder
 
 
 def _read_pictures(source: Path, labels: Path | None, options: LabelOptions, shard: Shard) -> _Found:

@@ -6,12 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
+from remp.cli.options import Address, EngineName, make_engine
 from remp.errors import ConfigError, Interrupted
 
 
 def label(
     folder: Annotated[
-        Path | None, typer.Argument(help="Pictures: sub-folders are classes, loose ones and unlabelled/ get labels.")
+        str | None,
+        typer.Argument(
+            help="Pictures: sub-folders are classes, loose ones and unlabelled/ get labels. Or a dataset of remp embed."
+        ),
     ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="A CSV file: file,label for pictures, row,label for rows.")
@@ -33,6 +37,8 @@ def label(
     link: Annotated[bool, typer.Option("--link", help="Also link to the pictures from a folder per class.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the results; default FOLDER-labelled beside it.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a result that is there.")] = False,
+    engine: EngineName = "local",
+    address: Address = None,
 ) -> None:
     """Label the rest of your pictures from a few examples. Your files are only read."""
     from remp.label_files import label as run
@@ -52,7 +58,7 @@ def label(
     }
     options = LabelOptions(**{name: value for name, value in given.items() if value is not None})
     try:
-        done = run(source, options, labels=labels, out=out, overwrite=overwrite)
+        done = run(source, options, labels=labels, out=out, overwrite=overwrite, engine=make_engine(engine, address))
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; no result was written. The same command goes on where this one was") from error
     if done and done.folder:
@@ -61,7 +67,7 @@ def label(
         _say("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}"]))
 
 
-def _source(folder: Path | None, embeddings: Path | None, backbone: str | int | None) -> Path:
+def _source(folder: str | None, embeddings: Path | None, backbone: str | int | None) -> str | Path:
     if (folder is None) == (embeddings is None):
         raise ConfigError("what is to be labelled? Give either a folder of pictures or --embeddings FILE")
     if embeddings is not None and backbone is not None:

@@ -3,16 +3,16 @@
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
 from remp.backbones.embedding import Embedder
 from remp.datasets.decode import UnreadablePicture, centre_square
+from remp.engine.local import Engine, Threads
 from remp.engine.parts import EmbeddingParts, Part
 from remp.engine.pictures import Block, Item, find_blocks, picture_bytes
 from remp.errors import ConfigError, DataError
@@ -23,7 +23,7 @@ from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.system.files import home
 from remp.system.places import Place, place
 from remp.system.progress import progress
-from remp.system.threads import on_all_cores, read_ahead
+from remp.system.threads import read_ahead
 
 BLOCK = 1024  # pictures in a part: what a worker that dies has done for nothing is at most that
 
@@ -39,20 +39,6 @@ class EmbeddedParts:
     skipped: tuple[tuple[str, str], ...]
     problems: tuple[str, ...]
     seconds: float
-
-
-class Engine(Protocol):
-    """Who does the work."""
-
-    def finished(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[tuple[int, Any]]:
-        """(number of the item, work(item)) of each, in any order, as they are done."""
-
-
-class Threads:
-    """This process: as many blocks at once as torch has threads, each with one."""
-
-    def finished(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[tuple[int, Any]]:
-        yield from enumerate(on_all_cores(work, items))
 
 
 def embed(

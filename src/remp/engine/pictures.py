@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from remp.datasets.decode import UnreadablePicture
-from remp.datasets.image_names import is_picture
+from remp.datasets.raw import is_picture
 from remp.errors import DataError
 from remp.labelling.embedding.pictures import read_file
 from remp.labelling.embedding.record_files import digest
 from remp.labelling.tasks.folder import find_pictures, is_hidden
 from remp.labelling.tasks.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
+from remp.rows.dataset import is_part
 from remp.rows.parquet import open_parquet
 from remp.system.places import Place
 
@@ -117,11 +118,6 @@ def find_blocks(source: Place, size: int) -> tuple[list[Block], list[tuple[str, 
         raise DataError(f"{source} holds no picture that can be read")
     spans = (tuple(names[at : at + size]) for at in range(0, len(names), size))
     return [FolderBlock(source.address, span) for span in spans], skipped
-
-
-def is_part(name: str) -> bool:
-    """Whether a file of a dataset holds rows: by custom, what starts with a dot or an underscore does not."""
-    return name.casefold().endswith(".parquet") and not name.startswith((".", "_"))
 
 
 def picture_bytes(content: bytes | Place) -> bytes:

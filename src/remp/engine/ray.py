@@ -1,12 +1,20 @@
 """Ray as the engine: blocks are tasks, and what a lost worker was at is done again by another."""
 
-import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from remp.errors import ConfigError
+from remp.rows import Block, JoinedRows, Rows, Shard
+from remp.rows.blocks import blocks_of, joined_parts
+from remp.system.progress import progress
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 class RayEngine:
@@ -28,7 +36,7 @@ class RayEngine:
         # A task whose worker or machine is lost is given to another, as often as it takes; an error of ours is not.
         self._run = self._ray.remote(num_cpus=1, max_retries=-1, retry_exceptions=False)(_run)
 
-    def finished(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[tuple[int, Any]]:
+    def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
         """(number of the item, work(item)) of each, in any order, as they are done."""
         handle, waiting = [self._ray.put(work)], {}
         numbers = iter(range(len(items)))
@@ -47,7 +55,7 @@ class RayEngine:
             for reference in waiting:
                 self._ray.cancel(reference, force=True)
 
-    def in_order(self, work: Callable[[Any], Any], items: list[Any]) -> Iterator[Any]:
+    def in_order(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[Made]:
         """work(item) of each, in their order. Never more than a window of results wait for one before them."""
         handle = [self._ray.put(work)]
         waiting: dict[int, Any] = {}
@@ -62,6 +70,12 @@ class RayEngine:
             for reference in waiting.values():
                 self._ray.cancel(reference, force=True)
 
+    def shard(self) -> Shard:
+        return RayShard(engine=self)
+
+    def rows(self, rows: JoinedRows) -> Rows:
+        return _RayRows(rows, self)
+
     def _at_once(self) -> int:
         """Twice as many tasks as there are cores, so that none waits for this process; machines may come and go."""
         return 2 * max(2, int(self._ray.cluster_resources().get("CPU", 0)))
@@ -71,6 +85,46 @@ class RayEngine:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             raise (error.cause if isinstance(error.cause, Exception) else error) from error
+
+
+@dataclass(frozen=True)
+class RayShard(Shard):
+    """Passes over rows as tasks of a Ray cluster, for `propagate` and all that take a shard."""
+
+    engine: RayEngine | None = None
+
+    def each(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Iterator[Made]:
+        labels = np.broadcast_to(np.int8(-1), len(rows)) if labels is None else labels
+        engine, blocks = self.engine or RayEngine(), blocks_of(rows, labels)
+        with progress("passing over the rows", len(rows), unit="rows") as bar:
+            for block, made in zip(blocks, engine.in_order(work, blocks), strict=True):
+                bar.advance(len(block))
+                yield made
+
+
+class _RayRows(JoinedRows):
+    """Rows that tasks take some of, rather than this process."""
+
+    def __init__(self, rows: JoinedRows, engine: RayEngine) -> None:
+        super().__init__(*rows.parts)
+        self._engine = engine
+
+    def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
+        numbers = np.asarray(numbers, dtype=np.int64)
+        groups = joined_parts(self)
+        firsts = np.array([first for _, first in groups])
+        group_of = np.searchsorted(firsts, numbers, side="right") - 1
+        wanted = [(group, np.flatnonzero(group_of == group)) for group in np.unique(group_of).tolist()]
+        items = [(groups[group][0], numbers[places] - firsts[group]) for group, places in wanted]
+        taken = torch.empty(len(numbers), self.dim)
+        for (_, places), rows in zip(wanted, self._engine.in_order(_take, items), strict=True):
+            taken[torch.from_numpy(places)] = rows
+        return taken
+
+
+def _take(item: tuple[Rows, np.ndarray]) -> Tensor:
+    rows, numbers = item
+    return rows.take(numbers)
 
 
 _works: dict[str, Callable[[Any], Any]] = {}
@@ -92,7 +146,6 @@ def _run(handle: list[Any], item: Any) -> Any:
 
 
 def _import_ray() -> Any:
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError as error:

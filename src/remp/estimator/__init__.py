@@ -19,6 +19,7 @@ from remp.rectification.propagate import Propagated, Propagation, propagate
 from remp.rectification.settings import Metric, Repulsion, RowNorm
 from remp.rows import ArrayRows, Rows
 from remp.rows.array import JoinedRows
+from remp.rows.dataset import as_rows, is_rows
 
 
 class ReMPClassifier(ClassifierMixin, BaseEstimator):
@@ -66,7 +67,8 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         self.tolerance = tolerance
 
     def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> "ReMPClassifier":
-        """X: (n, d) features. y: (n,) labels; a missing one is -1, None, NaN or "". X_unlabelled: (m, d) further rows
+        """X: (n, d) features; an array, or the rows of a Parquet dataset (`remp.rows.dataset.parquet_dataset`) or of a
+        Ray dataset. y: (n,) labels; a missing one is -1, None, NaN or "". X_unlabelled: (m, d) further rows
         without a label, which come after those of X in transduction_ and label_distributions_."""
         settings = self._settings()
         rows = self._rows(X, reset=True)
@@ -107,11 +109,23 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
         """X as rows, checked; an array that is no array of objects is not copied."""
+        if is_rows(X):
+            return self._checked_rows(as_rows(X), reset=reset)
         X = validate_data(self, X, reset=reset, ensure_all_finite=False)
         rows = ArrayRows(X)
         for start in range(0, len(rows), rows.chunk):  # in pieces: the check makes copies of some types of number
             with np.errstate(over="ignore"):  # what float32 cannot hold is refused
                 assert_all_finite(X[start : start + rows.chunk].astype(np.float32, copy=False), input_name="X")
+        return rows
+
+    def _checked_rows(self, rows: Rows, *, reset: bool) -> Rows:
+        """Rows of their own kind, whose numbers are checked when they are passed over."""
+        if reset:
+            self.n_features_in_ = rows.dim
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        elif rows.dim != self.n_features_in_:
+            raise ValueError(f"X has {rows.dim} features, but ReMPClassifier expects {self.n_features_in_} as in fit")
         return rows
 
     def _warn_if_moving(self) -> None:

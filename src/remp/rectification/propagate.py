@@ -12,6 +12,7 @@ from remp.rectification.number_range import largest_safe, to_dtype_from_best
 from remp.rectification.settings import Metric, Rectification
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import Block, Rows, Shard
+from remp.rows.dataset import as_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,7 @@ def propagate(
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
     others pass over the rest. Exactly `rectify` on the transformed rows, at any number of them.
     """
+    rows = as_rows(rows)
     labels = checked_labels(rows, labels, n_classes)
     shard = shard or Shard()
     transform, largest = fit_transform(rows, settings.parts, shard)

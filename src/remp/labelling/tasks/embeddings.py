@@ -39,7 +39,7 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask
         raise DataError(f"{embeddings} has no rows")
     names = [str(number) for number in range(len(rows))] if ids is None else ids
     if labels is not None:
-        return _with_labels(names, labels, by_number=ids is None), rows
+        return with_labels(names, labels, by_number=ids is None), rows
     if given is None:
         raise DataError(f"{embeddings} says nothing of labels: give --labels FILE.csv with the columns row and label")
     return make_task(names, given), rows
@@ -75,7 +75,7 @@ def _only_array(archive: Any, path: Path) -> np.ndarray:
     return array
 
 
-def _with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> LabellingTask:
+def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> LabellingTask:
     """A label a line, or lines of row (or id) and label."""
     lines = read_lines(file)
     if max((len(cells) for _, cells in lines), default=0) <= 1:
@@ -119,13 +119,13 @@ def _label_a_line(lines: list[list[str]], n: int, file: Path) -> list[str | None
     return [label_or_none(label) for label in labels]
 
 
-def read_parquet(path: Path) -> tuple[ParquetRows, list[str] | None, list[str | None] | None]:
+def read_parquet(path: str | Path) -> tuple[ParquetRows, list[str] | None, list[str | None] | None]:
     """The rows, their ids if there is such a column, and their labels if there is one."""
     file = open_parquet(path)
     schema = file.schema_arrow
     id_column, label_column = _named(schema.names, ID_COLUMNS), _named(schema.names, LABEL_COLUMNS)
     rows = ParquetRows(path, _embedding_columns(schema, {id_column, label_column}, path))
-    ids, labels = _values(file, id_column, path), _values(file, label_column, path)
+    ids, labels = column_values(file, id_column, path), column_values(file, label_column, path)
     for values in (ids, labels):
         if values is not None and len(values) != len(rows):
             raise DataError(
@@ -143,7 +143,7 @@ def _named(names: list[str], wanted: tuple[str, ...]) -> str | None:
     return next((folded[name] for name in wanted if name in folded), None)
 
 
-def _embedding_columns(schema: Any, taken: set[str | None], path: Path) -> list[str]:
+def _embedding_columns(schema: Any, taken: set[str | None], path: str | Path) -> list[str]:
     """The one column of lists, or all columns of numbers that are neither ids nor labels."""
     import pyarrow.types as types
 
@@ -162,7 +162,7 @@ def _embedding_columns(schema: Any, taken: set[str | None], path: Path) -> list[
     return numbers
 
 
-def _values(file: Any, column: str | None, path: Path) -> list[Any] | None:
+def column_values(file: Any, column: str | None, path: str | Path) -> list[Any] | None:
     if column is None:
         return None
     with border(f"{path}, column {shortened(column)!r}, cannot be read", "it is damaged; write it again"):

@@ -29,12 +29,12 @@ class PictureTree:
 def folder_task(folder: Path) -> LabellingTask:
     """Pictures in `cat/` and below it are examples of cat; loose ones and those in `unlabelled/` are to be labelled."""
     tree = find_pictures(folder)
-    classes = [_class_of(name) for name in tree.names]
+    classes = [class_of(name) for name in tree.names]
     skipped = (*tree.skipped, *_empty_classes(tree))
     return make_task(tree.names, classes, folder=folder, skipped=skipped)
 
 
-def _class_of(name: str) -> str | None:
+def class_of(name: str) -> str | None:
     outermost, _, rest = name.partition("/")
     return outermost if rest and outermost.casefold() not in TO_LABEL else None
 

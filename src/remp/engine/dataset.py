@@ -1,0 +1,122 @@
+"""A Parquet dataset of embeddings as a task: each part is looked through once, and one that is damaged is left out."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from remp.engine.local import Engine
+from remp.engine.parts import EmbeddingParts, skipped_in
+from remp.errors import DataError
+from remp.labelling.tasks.embeddings import column_values, read_parquet, with_labels
+from remp.labelling.tasks.folder import class_of
+from remp.labelling.tasks.task import LabellingTask, make_task
+from remp.rows import JoinedRows, Rows
+from remp.rows.dataset import part_names
+from remp.rows.parquet import open_parquet
+from remp.system.places import Place
+from remp.system.progress import progress
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    """What a part holds besides its rows. ids, labels, contents, pictures: (n,), None where there is no such column.
+    skipped: (name, reason) of what could not be embedded. problem: why the part is left out, or empty."""
+
+    rows: Rows | None = None
+    ids: list[str] | None = None
+    labels: list[str | None] | None = None
+    contents: np.ndarray | None = None
+    pictures: np.ndarray | None = None
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    problem: str = ""
+
+
+def look_through(part: Place) -> PartFacts:
+    """Read all of a part once, with the check sums of its pages."""
+    try:
+        rows, ids, labels = read_parquet(part.address)
+        for _ in rows.chunks():
+            pass
+        file = open_parquet(part.address)
+        names = file.schema_arrow.names
+        contents = column_values(file, "content", part.address) if "content" in names else None
+        pictures = column_values(file, "picture", part.address) if "picture" in names else None
+        return PartFacts(
+            rows,
+            ids,
+            labels,
+            None if contents is None else np.array(contents, dtype=str),
+            None if pictures is None else np.array(pictures, dtype=np.uint64),
+            skipped_in(file.schema_arrow.metadata),
+        )
+    except DataError as error:
+        return PartFacts(problem=str(error))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The task of all parts that could be read, their rows, and hashes of files and pictures if all have them."""
+
+    task: LabellingTask
+    rows: JoinedRows
+    hashes: dict[str, np.ndarray]
+
+
+def open_dataset(folder: Place, labels: Path | None, engine: Engine) -> Dataset:
+    """labels: a CSV file, by name or number of the rows. Without one, the column `label` says it; without that, for a
+    dataset that `remp embed` made of a folder, the folder that a picture lies in, as in `remp label FOLDER`."""
+    parts = [folder / name for name in part_names(folder)]
+    facts = []
+    with progress("reading the dataset", len(parts), unit="parts") as bar:
+        for part, found in zip(parts, engine.in_order(look_through, parts), strict=True):
+            if found.problem:
+                bar.say(f"{part} is left out: {found.problem}")
+            facts.append(found)
+            bar.advance()
+    kept = [found for found in facts if found.rows is not None and len(found.rows)]
+    left_out = [(part.name, found.problem) for part, found in zip(parts, facts, strict=True) if found.problem]
+    if not kept:
+        raise DataError(f"{folder} has no part that can be read" + (f": {left_out[0][1]}" if left_out else ""))
+    rows = JoinedRows(*(found.rows for found in kept if found.rows is not None))
+    skipped = (*left_out, *(one for found in facts for one in found.skipped))
+    task = _task(folder, labels, kept, len(rows), skipped)
+    hashes = {"content_hashes": [f.contents for f in kept], "picture_hashes": [f.pictures for f in kept]}
+    joined = {name: _joined(arrays) for name, arrays in hashes.items()}
+    return Dataset(task, rows, {name: array for name, array in joined.items() if array is not None})
+
+
+def _joined(arrays: list[np.ndarray | None]) -> np.ndarray | None:
+    there = [array for array in arrays if array is not None]
+    return np.concatenate(there) if len(there) == len(arrays) else None
+
+
+def _task(
+    folder: Place, labels: Path | None, kept: list[PartFacts], n: int, skipped: tuple[tuple[str, str], ...]
+) -> LabellingTask:
+    has_ids = all(found.ids is not None for found in kept)
+    names = [name for found in kept for name in found.ids or ()] if has_ids else [str(number) for number in range(n)]
+    about = EmbeddingParts(folder).about()
+    pictures = _picture_folder(about)
+    if labels is not None:
+        if not has_ids and any(name.endswith(".parquet") for name, _ in skipped):
+            raise DataError(
+                f"{skipped[0][0]} cannot be read, so that the numbers of the rows in {labels} do not fit: mend the "
+                "part, or give the rows a column of names"
+            )
+        task = with_labels(names, labels, by_number=not has_ids)
+        paths = tuple(pictures / name for name in names) if pictures else ()
+        return replace(task, paths=paths, skipped=(*skipped, *task.skipped))
+    if any(found.labels is not None for found in kept):
+        given = [label for found in kept for label in found.labels or [None] * len(found.rows or ())]
+        return make_task(names, given, folder=pictures, skipped=skipped)
+    if about.get("kind") == "folder":
+        return make_task(names, [class_of(name) for name in names], folder=pictures, skipped=skipped)
+    raise DataError(f"{folder} says nothing of labels: give --labels FILE.csv with the columns name and label")
+
+
+def _picture_folder(about: dict[str, str]) -> Path | None:
+    """Where the pictures of a dataset lie, if that is on this machine."""
+    source = about.get("source", "")
+    is_here = about.get("kind") == "folder" and "://" not in source and Path(source).is_dir()
+    return Path(source) if is_here else None

@@ -1,0 +1,97 @@
+"""Rows of a Parquet dataset of many files, or of a Ray dataset."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.errors import DataError
+from remp.rows.array import ArrayRows, JoinedRows, Rows, check_table, chunk_rows
+from remp.rows.parquet import ParquetRows
+from remp.system.places import Place, place
+
+
+def parquet_dataset(folder: str | Path, columns: str | Sequence[str] = "embedding") -> JoinedRows:
+    """The rows of all Parquet files of a folder, or of an address such as s3://bucket/folder, in the order of their
+    names; names that start with a dot or an underscore do not count. columns: as in ParquetRows."""
+    where = place(folder)
+    return JoinedRows(*(ParquetRows((where / name).address, columns) for name in part_names(where)))
+
+
+def part_names(folder: Place) -> list[str]:
+    """The Parquet files of a dataset, at least one, in order."""
+    names = [name for name in folder.files() if is_part(name)]
+    if not names:
+        raise DataError(f"{folder} holds no Parquet files: give the folder of a dataset")
+    return names
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of a dataset holds rows: by custom, what starts with a dot or an underscore does not."""
+    return name.casefold().endswith(".parquet") and not name.startswith((".", "_"))
+
+
+def as_rows(rows: Any) -> Rows:
+    """Rows as they are; a Ray dataset as rows of its column `embedding`, or of its only column."""
+    if type(rows).__module__.partition(".")[0] == "ray":
+        return ray_dataset(rows)
+    return rows
+
+
+def is_rows(thing: Any) -> bool:
+    """Whether this is Rows, or a Ray dataset, rather than an array."""
+    return type(thing).__module__.partition(".")[0] == "ray" or all(
+        hasattr(thing, name) for name in ("dim", "chunks", "take")
+    )
+
+
+def ray_dataset(dataset: Any, column: str | None = None) -> JoinedRows:
+    """The rows of a Ray dataset, block by block. It has to be materialised: only then is the order of its rows fixed,
+    and labels can be told to go with them. column: of lists or tensors; by default `embedding`, or the only one."""
+    if type(dataset).__name__ != "MaterializedDataset":
+        raise DataError("the rows of a Ray dataset have no fixed order before it is computed: give data.materialize()")
+    names = dataset.columns() or []
+    column = column or (names[0] if len(names) == 1 else "embedding")
+    if column not in names:
+        raise DataError(f"the Ray dataset has the columns {', '.join(names)}; needed one named 'embedding'")
+    blocks = [pair for bundle in dataset.iter_internal_ref_bundles() for pair in bundle.blocks]
+    sizes = [(reference, int(metadata.num_rows)) for reference, metadata in blocks if metadata.num_rows]
+    if not sizes:
+        raise DataError("the Ray dataset has no rows")
+    dim = _table(sizes[0][0], column).shape[1]
+    return JoinedRows(*(_RayBlock(reference, column, n, dim) for reference, n in sizes))
+
+
+class _RayBlock:
+    """Rows of one block of a Ray dataset, fetched when they are read."""
+
+    def __init__(self, reference: Any, column: str, n: int, dim: int) -> None:
+        self._reference, self._column, self._n, self.dim = reference, column, n, dim
+
+    def __len__(self) -> int:
+        return self._n
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
+        return self._rows().chunks(start, stop)
+
+    def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
+        return self._rows().take(numbers) if len(numbers) else torch.empty(0, self.dim)
+
+    def _rows(self) -> ArrayRows:
+        values = _table(self._reference, self._column)
+        if values.shape != (self._n, self.dim):
+            raise DataError(f"a block of the Ray dataset has shape {values.shape}; needed {(self._n, self.dim)}")
+        return ArrayRows(values, chunk_rows(self.dim))
+
+
+def _table(reference: Any, column: str) -> np.ndarray:
+    import ray
+    from ray.data.block import BlockAccessor
+
+    values: Any = BlockAccessor.for_block(ray.get(reference)).to_numpy(column)
+    values = np.stack([np.asarray(row) for row in values]) if values.dtype == object else values
+    check_table(values.shape, values.dtype)
+    return values
