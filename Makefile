@@ -24,7 +24,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 format: $(READY)
 	$(BIN)/ruff format .
