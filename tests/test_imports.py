@@ -101,6 +101,16 @@ def test_the_readme_shows_this_order_and_names_every_module():
     assert not [name for name in own - {"version"} if f"`{name}/`" not in layout and f"`{name}.py`" not in layout]
 
 
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "results", "examples"])
+def test_every_module_that_is_imported_is_there(folder):
+    root = Path(__file__).parents[1]
+    for path in (root / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "remp":
+                place = SOURCE.parent.joinpath(*node.module.split("."))
+                assert place.is_dir() or place.with_suffix(".py").is_file(), f"{path} imports {node.module}"
+
+
 def test_no_module_leads_back_to_itself():
     assert not [name for name in graph() if name in reached(name)]
 
