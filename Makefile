@@ -4,23 +4,27 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+S3 := .venv-s3/.ready
 
-.PHONY: demo test test-slow fuzz check format clean
+.PHONY: demo test test-slow fuzz s3-server check format clean
 
 demo: $(READY)
 	$(BIN)/remp demo
 
-test: $(READY)
+test: $(READY) $(S3)
 	$(BIN)/python -m pytest
 
-test-slow: $(READY)
+test-slow: $(READY) $(S3)
 	$(BIN)/python -m pytest -m slow
 
 # Damaged files for every reader, with limits on time and memory: 30,000 of them in ten minutes.
 fuzz: $(READY)
 	$(BIN)/python tests/fuzz/run.py
 
-check: $(READY)
+# The S3 server that tests of object storage talk to. Where it cannot be installed, they skip.
+s3-server: $(S3)
+
+check: $(READY) $(S3)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -31,7 +35,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) .venv-s3 build dist src/*.egg-info
 
 # Everything is installed once; a change of the lock file or of pyproject.toml installs anew.
 $(READY): requirements.lock pyproject.toml
@@ -42,3 +46,9 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
+
+$(S3): tests/s3-server.lock
+	@$(PYTHON) -m venv .venv-s3
+	@.venv-s3/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/s3-server.lock \
+		|| echo "no S3 server: the tests that need it will skip"
+	@touch $(S3)

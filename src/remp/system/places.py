@@ -91,7 +91,7 @@ class Place:
             write_atomically(self.path, content)
             return
         system, path = self._open()
-        with system.open_output_stream(path) as stream:  # an object is there when its upload is complete
+        with system.open_output_stream(path, compression=None) as stream:  # there when the upload is complete
             stream.write(content)
 
     def _info(self) -> Any:
