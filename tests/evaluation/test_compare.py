@@ -2,6 +2,9 @@
 
 import csv
 import json
+import re
+import unicodedata
+from dataclasses import replace
 from io import BytesIO, StringIO
 
 import numpy as np
@@ -11,6 +14,7 @@ from PIL import Image
 from scipy import stats
 from typer.testing import CliRunner
 
+from hostile_names import HOSTILE
 from remp.checkpoint import write_checkpoint
 from remp.cli import app
 from remp.episodes import EpisodeSampler, Protocol
@@ -212,3 +216,38 @@ def test_embeddings_of_ones_own_are_compared_on_episodes_of_their_classes():
 def test_rows_that_cannot_be_compared_are_told(X, y, more, message):
     with pytest.raises(ConfigError, match=message):
         compare(X, y, **more)
+
+
+def with_names(comparison: Comparison, name: str) -> Comparison:
+    """The comparison with this name for its methods, its data and its checkpoint."""
+    tables = []
+    for table in comparison.tables:
+        rows = [
+            replace(row, name=name, result=replace(row.result, checkpoint=name, data=name)) for row in table.entries
+        ]
+        tables.append(replace(table, entries=tuple(rows), reference=name))
+    return replace(comparison, tables=tuple(tables))
+
+
+@pytest.mark.parametrize(
+    "name", [*HOSTILE, "a|b", "[a](javascript:x)", "$x$ $", "\x1b[2J"], ids=lambda name: repr(name)[:20]
+)
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_hostile_names_in_a_comparison_are_text_and_nothing_else(comparison, tmp_path, name):
+    hostile = with_names(comparison, name)
+    markdown, table, whole, picture = (path.read_bytes() for path in write_comparison(hostile, tmp_path))
+    page = markdown.decode("utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("|")]
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 6 for line in lines)
+    assert len(lines) == sum(len(table.entries) + 2 for table in hostile.tables)
+    assert not re.search(r"(?<!\\)[<\[`]", page)
+    assert len(list(csv.reader(StringIO(table.decode("utf-8"))))) == 1 + sum(len(t.entries) for t in hostile.tables)
+    assert json.loads(whole)["tables"][0]["rows"][0]["checkpoint"] == name
+    assert Image.open(BytesIO(picture)).format == "PNG"
+    shown = comparison_text(hostile)
+    assert not [letter for letter in shown if letter != "\n" and unicodedata.category(letter) in ("Cc", "Cs")]
+
+
+def test_the_result_of_a_checkpoint_whose_name_is_not_utf8_is_saved(comparison, tmp_path):
+    result = replace(comparison.tables[0].entries[0].result, checkpoint="broken \udcff byte")
+    assert json.loads(result.save(tmp_path / "r.json").read_text())["checkpoint"] == "broken \udcff byte"

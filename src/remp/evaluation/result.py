@@ -66,7 +66,7 @@ class Result:
     def save(self, path: Path) -> Path:
         """Write it as JSON; a file that is there already keeps its name and ours gets a number."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = json.dumps(self.as_dict(), ensure_ascii=False) + "\n"
+        content = json.dumps(self.as_dict()) + "\n"  # in ASCII: a name need not be Unicode
         free, number = path, 1
         while free.exists():
             number += 1

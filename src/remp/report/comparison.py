@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from remp.evaluation.compare import Comparison, Table
 from remp.evaluation.side_by_side import Row, protocol_note
 from remp.evaluation.statistics import Estimate
 from remp.report.drawing import COLOURS, QUIET
+from remp.report.page import short, visible
 from remp.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -28,7 +31,15 @@ def comparison_text(comparison: Comparison) -> str:
 
 def comparison_markdown(comparison: Comparison) -> str:
     """The tables for a page."""
-    return "\n".join(f"{_piped(_cells(table))}\n\n{_note(table)}\n" for table in comparison.tables)
+    return "\n".join(
+        f"{_piped([tuple(map(_in_markdown, line)) for line in _cells(table)])}\n\n{_in_markdown(_note(table))}\n"
+        for table in comparison.tables
+    )
+
+
+def _in_markdown(text: str) -> str:
+    """The text without a meaning for Markdown, or for HTML in it."""
+    return re.sub(r"([\\`<>|\[\]&])", r"\\\1", text)
 
 
 def comparison_csv(comparison: Comparison) -> str:
@@ -53,7 +64,7 @@ def comparison_json(comparison: Comparison) -> str:
         }
         for table in comparison.tables
     ]
-    return json.dumps({"tables": tables}, ensure_ascii=False) + "\n"
+    return json.dumps({"tables": tables}) + "\n"
 
 
 def check_free(folder: Path, *, overwrite: bool = False) -> None:
@@ -78,7 +89,7 @@ def write_comparison(comparison: Comparison, folder: Path, *, overwrite: bool = 
 def _cells(table: Table) -> list[tuple[str, ...]]:
     rows = [
         (
-            entry.name,
+            visible(entry.name),
             entry.accuracy,
             entry.lead or "reference",
             f"{entry.episodes_per_second:,.0f}",
@@ -91,10 +102,12 @@ def _cells(table: Table) -> list[tuple[str, ...]]:
 
 def _note(table: Table) -> str:
     result = table.entries[0].result
+    result = replace(result, data=visible(result.data))
+    features = visible(f"{result.backbone} of {result.checkpoint}")
     return (
         f"{protocol_note(result)}\n"
-        f"Features: {result.backbone} of {result.checkpoint} ({result.checkpoint_hash[:12]}), transform "
-        f"{result.transform}. Differences: to {table.reference}, in points, paired by episode."
+        f"Features: {features} ({result.checkpoint_hash[:12]}), transform "
+        f"{result.transform}. Differences: to {visible(table.reference)}, in points, paired by episode."
     )
 
 
@@ -113,14 +126,14 @@ def _record(table: Table, entry: Row) -> dict[str, Any]:
     result, protocol = entry.result, table.protocol
     shots = "+".join(map(str, protocol.n_shot)) if isinstance(protocol.n_shot, tuple) else protocol.n_shot
     return {
-        "method": entry.name,
+        "method": visible(entry.name),
         "n_way": protocol.n_way,
         "n_shot": shots,
         "n_query": protocol.n_query,
         "distribution": protocol.distribution,
         "n_episodes": result.estimate.n,
         **_numbers("accuracy", result.estimate),
-        "reference": table.reference,
+        "reference": visible(table.reference),
         **_numbers("difference", entry.difference),
         "episodes_per_second": round(entry.episodes_per_second, 2),
         "transductive": result.transductive,
@@ -158,8 +171,10 @@ def _draw(axes: "Axes", table: Table) -> None:
         width = 100 * estimate.half_width if estimate.n > 1 else None
         axes.errorbar(100 * estimate.mean, place, xerr=width, fmt="o", color=colour, capsize=3, label=entry.assumptions)
         if entry.name == table.reference:
-            axes.axvline(100 * estimate.mean, color=QUIET, linestyle=":", linewidth=1, label=f"reference: {entry.name}")
-    axes.set_yticks(list(places), [entry.name for entry in table.entries])
+            axes.axvline(
+                100 * estimate.mean, color=QUIET, linestyle=":", linewidth=1, label=f"reference: {short(entry.name)}"
+            )
+    axes.set_yticks(list(places), [short(entry.name) for entry in table.entries])
     axes.set_xlabel("accuracy, % (mean and 95 % interval)")
     axes.set_title(f"{protocol.n_way}-way {protocol.n_shot}-shot, {protocol.distribution}")
 

@@ -14,6 +14,7 @@ from remp.report.drawing import INK, QUIET
 DOTS_AN_INCH = 170
 STYLE: Any = {
     "font.size": 10,
+    "text.parse_math": False,  # a name may have a dollar sign
     "text.color": INK,
     "axes.edgecolor": "#c5cad3",
     "axes.labelcolor": QUIET,

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from io import BytesIO
 
 import matplotlib
@@ -9,12 +10,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hostile_names import HOSTILE
+from html_page import Page
 from remp.episodes import Protocol
 from remp.report.demo import plots
-from remp.report.demo.page import episode_tiles
+from remp.report.demo.page import Figure, Section, episode_tiles, write_report
 from remp.report.demo.showcase import find_showcase
 from remp.report.drawing import main_plane
-from stand_ins import untrained
+from remp.report.page import visible
+from stand_ins import made_up_result, untrained
 
 HISTORY = [
     {"episodes": n, "loss_global": 3 / n, "loss_local": 1 / n, "validation_accuracy": n / 100} for n in (10, 20, 30)
@@ -90,3 +94,24 @@ def test_drawing_leaves_matplotlib_as_it_was(showcase):
 def test_neither_remp_nor_its_report_imports_matplotlib():
     code = "import sys, remp, remp.report, remp.demo; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_hostile_names_in_a_demo_report_are_text_and_nothing_else(showcase, tmp_path):
+    showcase = replace(showcase, class_names=HOSTILE[:3])
+    others = replace(showcase, class_names=HOSTILE[3:6])
+    last = replace(showcase, class_names=HOSTILE[6:])
+    histories = {name: HISTORY for name in HOSTILE}
+    figures = (
+        Figure(plots.loss_curve(histories), HOSTILE[0]),
+        Figure(plots.validation_curve(histories), visible(HOSTILE[6])),
+    )
+    sections = [Section(name, name, figures) for name in map(visible, HOSTILE)]
+    sections += [Section("tiles", "", tiles=episode_tiles(shown)) for shown in (showcase, others, last)]
+    results = [made_up_result(name, randomness=1) for name in HOSTILE]
+    path = write_report(tmp_path / "r.html", title="T", lead="L", results=results, sections=sections)
+    page = Page(path.read_text(encoding="utf-8"))
+    assert page.open == []
+    assert not page.all("script")
+    assert len(page.all("img")) == 2 * len(HOSTILE) + 3 * 15
+    assert "<script>alert(1)</script>" in page.text

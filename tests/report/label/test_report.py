@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from hostile_names import HOSTILE
 from html_page import Page
 from made_up_labelling import every_finding, made_up_labelling, write_pictures
 from remp.labelling.outcome import Advice, Finding
@@ -18,17 +19,6 @@ from remp.labelling.tasks.task import LabellingTask
 from remp.report.label.report import MOST_SKIPPED, render_label_report, write_label_report
 
 ANIMALS = ("cat", "dog", "wolf")
-HOSTILE = (
-    "<script>alert(1)</script>",
-    "\"><img src=x onerror='alert(2)'>",
-    "{{ 7 * 7 }}{% raw %}",
-    "line\nbreak\ttab\x00nul",
-    "קיצור \u202egnp.exe",
-    "漢字かな交じり文",
-    "broken \udcff byte",
-    "x" * 300,
-    "&amp;lt; $\\frac{1}{0}$",
-)
 
 
 def page_of(labelling, **settings) -> Page:

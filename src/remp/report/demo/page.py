@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Literal
@@ -13,7 +13,7 @@ from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import side_by_side
 from remp.report.demo.showcase import Showcase
 from remp.report.drawing import class_colour
-from remp.report.page import render_page
+from remp.report.page import render_page, visible
 from remp.system.files import write_atomically
 from remp.version import __version__
 
@@ -75,7 +75,7 @@ def render_report(*, title: str, lead: str, results: Sequence[Result], sections:
         "report.html.j2",
         title=title,
         lead=lead,
-        rows=side_by_side(results),
+        rows=[replace(row, name=visible(row.name)) for row in side_by_side(results)],
         facts=_protocol_facts(results[0]),
         sections=sections,
         version=__version__,
@@ -99,7 +99,7 @@ def _protocol_facts(result: Result) -> dict[str, str]:
     """The protocol card: name -> value, both as shown."""
     protocol = result.protocol
     return {
-        "data": f"{result.data}, {result.split} classes",
+        "data": visible(f"{result.data}, {result.split} classes"),
         "way": f"{protocol.n_way} classes an episode",
         "shot": f"{protocol.n_shot} labelled a class",
         "queries": f"{protocol.n_query} a class, {protocol.distribution}",
@@ -116,7 +116,7 @@ def episode_tiles(showcase: Showcase) -> tuple[TileRow, ...]:
 
 
 def _row(showcase: Showcase, way: int) -> TileRow:
-    name = showcase.class_names[way]
+    name = visible(showcase.class_names[way])
     support = showcase.support_images[showcase.support_labels == way]
     return TileRow(
         name=name,
@@ -127,7 +127,7 @@ def _row(showcase: Showcase, way: int) -> TileRow:
 
 
 def _query_tile(showcase: Showcase, index: int) -> Tile:
-    names = showcase.class_names
+    names = [visible(name) for name in showcase.class_names]
     before, after = (names[stage.predictions[index]] for stage in (showcase.before, showcase.after))
     taken = before if before == after else f"{before} before, {after} after rectification"
     alt = f"{names[showcase.query_labels[index]]}, taken for {taken}"

@@ -15,6 +15,7 @@ from remp.episodes import Protocol
 from remp.report.demo.showcase import Showcase, Stage, find_showcase
 from remp.report.drawing import INK, QUIET, class_colour, main_plane
 from remp.report.figure_style import styled_figure
+from remp.report.page import short
 from remp.system.files import write_atomically
 from remp.trained import Trained
 
@@ -88,7 +89,9 @@ def _line_chart(lines: Mapping[str, Iterable[tuple[float, float]]], label: str, 
     with styled_figure(4.4, 3.2) as (figure, png):
         axes = figure.add_subplot(xlabel="training episodes", title=label)
         for number, (name, points) in enumerate(lines.items()):
-            axes.plot(*zip(*points, strict=True), color=class_colour(number), marker="o", markersize=3.5, label=name)
+            axes.plot(
+                *zip(*points, strict=True), color=class_colour(number), marker="o", markersize=3.5, label=short(name)
+            )
         axes.set_xlim(left=0)
         if from_zero:
             axes.set_ylim(bottom=0)
