@@ -1,5 +1,6 @@
 """Every trained method goes through the one loop, and all it should learn learns."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 from remp.checkpoint import load_trained
-from remp.config import make_config
+from remp.config import load_config, make_config
 from remp.episodes import Episodes
 from remp.trained import build_method
 from remp.training.state import make_optimiser
@@ -58,3 +59,16 @@ def test_three_episodes_of_the_loop_leave_a_checkpoint_that_can_be_loaded(name, 
     assert torch.tensor(losses).isfinite().all()
     assert 0 <= trained.info["best"]["validation_accuracy"] <= 1
     assert trained.method.transductive == (name in TRANSDUCTIVE)
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.parent.glob("**/cifar-fs*/*.yaml")), ids=lambda path: path.stem)
+def test_an_untrained_network_does_not_start_far_above_chance(path):
+    """Patches of colour that say nothing of the class: a softmax that is sure all the same has gradients that throw the
+    first steps out."""
+    method = build_method(load_config(path), (32, 32, 3), n_classes=5).train()
+    torch.manual_seed(1)
+    patches = torch.randn(1, 24, 3, 4, 4).repeat_interleave(8, 3).repeat_interleave(8, 4)
+    labels = torch.arange(3).repeat(8)[None]
+    episode = Episodes(patches[:, :3], labels[:, :3], patches[:, 3:], labels[:, 3:], 3, torch.tensor([[4, 0, 3]]))
+    terms = method.loss(episode, progress=1.0)
+    assert terms.get("local", torch.zeros(())) < 2 * math.log(3)
