@@ -44,11 +44,48 @@ def label(
 ) -> Labelling | None:
     """Label the rest of a folder of pictures, of a file or of a Parquet dataset of embeddings: some have a label.
 
-    labels: a CSV file of labels; without one, sub-folders are classes. out: the folder for the results, by default
-    SOURCE-labelled beside the source, with a number if that is taken. overwrite: replace a result that is there. Under
-    torchrun, each process does its share; the first one writes and returns, the others get None. engine: who computes,
-    by default this process; with a `remp.engine.ray.RayEngine`, what is to be labelled is a dataset (also an address
-    such as s3://bucket/folder) or a folder of pictures, which is embedded into one first.
+    Files are only read; the results go to a folder of their own. Under torchrun each process does its share; the first
+    one writes and returns, the others get None.
+
+    Parameters
+    ----------
+    source : str or Path
+        A folder of pictures, in which sub-folders with examples are the classes, or embeddings: a file (.npy, .npz,
+        .parquet) or a Parquet dataset.
+    options : LabelOptions
+        Backbone, threshold for rejection and so on.
+    labels : str or Path, optional
+        A CSV file of labels. Without one, sub-folders are classes.
+    out : str or Path, optional
+        The folder for the results. Default: SOURCE-labelled beside the source, with a number if that is taken.
+    overwrite : bool
+        Replace a result that is there.
+    engine : Engine, optional
+        Who computes, by default this process. With a `remp.engine.ray.RayEngine`, what is to be labelled is a dataset
+        (also an address such as s3://bucket/folder) or a folder of pictures, which is embedded into one first.
+
+    Returns
+    -------
+    Labelling
+        Labels, probabilities and findings, with `records()` and `to_pandas()`; `folder` holds the files.
+
+    Examples
+    --------
+    Six rows of two numbers, of which two have a label:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import remp
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder = Path(name)
+    ...     np.save(folder / "X.npy", [[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.8, 0.1], [0.2, 0.9], [0.3, 0.8]])
+    ...     _ = (folder / "y.csv").write_text("row,label\\n0,cat\\n1,dog\\n")
+    ...     done = remp.label(folder / "X.npy", remp.LabelOptions(unknown=False), labels=folder / "y.csv")
+    ...     sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
+    ['labels.csv', 'labels.json', 'report.html']
+    >>> [record["label"] for record in done.records()]
+    ['cat', 'dog', 'cat', 'cat', 'dog', 'dog']
     """
     is_address = "://" in str(source)
     origin, labels = str(source), None if labels is None else Path(labels)

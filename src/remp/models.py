@@ -39,17 +39,28 @@ def find_checkpoint(name: str | Path) -> Path:
 
 
 def load(name: str | Path, *, method: type[Method] | None = None, **settings: Any) -> Trained:
-    """A trained method by file, run folder or shipped name.
+    """Load a trained method.
 
     Parameters
     ----------
-    name : a .safetensors file, the folder of a run, or the name of a model that ships with the package.
-    method : the class it was trained with, if that is one of your own: a file never names code to import.
-    settings : settings of the method to change, e.g. layers=0.
+    name : str or Path
+        A checkpoint, the folder of a run, or the name of a model that ships with remp.
+    method : class, optional
+        The class it was trained with, if that is one of your own.
+    **settings
+        Settings of the method to change, for example layers=0.
+
+    Returns
+    -------
+    Trained
+        With `predict` for pictures of your own; `evaluate` takes it, too.
 
     Examples
     --------
     >>> import remp
+    >>> trained = remp.load("cifar-fs-convnet64-1shot")
+    >>> trained.config.method, trained.image_size
+    ('remp', (32, 32, 3))
     >>> remp.load("cifar-fs-convnet64-1shot", layers=0).method.transductive
     False
     """

@@ -34,7 +34,25 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Trained:
-    """A method with its weights, and what it needs to be fed."""
+    """A method with its weights, and what it needs to be fed. `load` returns it.
+
+    Parameters
+    ----------
+    name : str
+        The file it came from.
+    method : Method
+        The method, in evaluation mode.
+    config : RunConfig
+        The settings it was trained with.
+    normalisation : Normalisation
+        Mean and deviation of the channels.
+    image_size : tuple of int
+        (height, width, channels)
+    info : dict
+        The header of the checkpoint.
+    hash : str
+        SHA-256 of the file.
+    """
 
     name: str
     method: Method
@@ -51,14 +69,19 @@ class Trained:
 
         Parameters
         ----------
-        support : labelled pictures: PIL pictures or a uint8 array (n, height, width, channels), of any size.
-        support_labels : n labels, names or numbers.
-        query : m pictures to label.
-        transform : parts of "mirror+zoom+power+l2+centre", "none", or None for the model's own.
+        support : list of PIL pictures, or array
+            n labelled pictures; as an array uint8 (n, height, width, channels), of any size.
+        support_labels : sequence
+            n labels, names or numbers.
+        query : list of PIL pictures, or array
+            m pictures to label.
+        transform : str, optional
+            Parts of "mirror+zoom+power+l2+centre", or "none". Default: the model's own.
 
         Returns
         -------
-        Prediction with `labels` (m,), `probabilities` (m, n_classes) and `classes` (n_classes,), the sorted labels.
+        Prediction
+            With `labels` (m,), `probabilities` (m, n_classes) and `classes` (n_classes,), the sorted labels.
 
         Examples
         --------

@@ -30,10 +30,29 @@ SplitImages = Mapping[str, Mapping[str, ClassImages]]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """The images of one split, sorted by class.
+    """The images of one split, sorted by class. `open_data` returns it.
 
-    images: uint8 (n, height, width, channels), memory-mapped. labels: int64 (n,), 0 … n_classes - 1.
-    mean, std: per channel in [0, 1], of the *training* images whatever the split.
+    Parameters
+    ----------
+    name, split : str
+        Which data set and which of its splits.
+    images : array
+        uint8 (n, height, width, channels), memory-mapped.
+    labels : array
+        int64 (n,), 0 … n_classes - 1.
+    class_names : tuple of str
+        One name for each class.
+    fingerprint : str
+        The same on two machines only if they have the same images.
+    mean, std : tuple of float
+        For each channel in [0, 1], of the *training* images whatever the split.
+
+    Examples
+    --------
+    >>> import remp
+    >>> images = remp.open_data("glyphs", "val")
+    >>> images.image_size, images.images.dtype.name
+    ((32, 32, 1), 'uint8')
     """
 
     name: str

@@ -28,10 +28,50 @@ def prepare(
     force: bool = False,
     say: Callable[[str], None] = lambda message: None,
 ) -> dict[str, Any]:
-    """Read the raw data of data set `name`, write it prepared under `save_as` (or `name`), return its index.
+    """Read raw data and write it as a prepared set: memory-mapped arrays that open in milliseconds.
 
-    With `download` the raw data comes from its official address. `say` is told what was found. Raises DataError, and
-    leaves nothing that looks prepared, where anything is not right.
+    Parameters
+    ----------
+    name : str
+        A data set of `DATASETS`; "folder" for pictures of your own.
+    source : Path, optional
+        The raw data: an archive or a folder.
+    options : ReadOptions
+        Size of the images, seed of the split of a folder, and what else a data set can be read with.
+    save_as : str, optional
+        The name of the prepared set; default `name`.
+    download : bool
+        Fetch the raw data from its official address.
+    force : bool
+        Replace a set of that name, once the new one is whole.
+    say : callable
+        Is told what was found.
+
+    Returns
+    -------
+    dict
+        The index of the prepared set: classes, counts, image size, fingerprints.
+
+    Raises
+    ------
+    DataError
+        If anything is not as it should be. Nothing that looks prepared is left behind.
+
+    Examples
+    --------
+    Pictures of your own, one folder per class:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> import remp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for number in range(8):
+    ...         (Path(folder) / f"class {number}").mkdir()
+    ...         Image.new("RGB", (40, 30), (30 * number, 0, 0)).save(Path(folder) / f"class {number}" / "picture.png")
+    ...     index = remp.prepare("folder", Path(folder), save_as="mine")
+    >>> index["image_size"], {split: len(entry["classes"]) for split, entry in index["splits"].items()}
+    ([84, 84, 3], {'train': 4, 'val': 2, 'test': 2})
     """
     dataset = find_dataset(name)
     if dataset.read is None:

@@ -58,9 +58,40 @@ def save_episodes(
     seed: int | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Write episodes of image ids of `images` and return their hash.
+    """Write episodes of image ids to a file, so that others can score the very same ones.
 
-    The file appears whole or not at all, and replaces another only with `overwrite`.
+    The file appears whole or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file to write.
+    episodes : Episodes
+        Of image ids, as `EpisodeSampler` draws them.
+    protocol : Protocol
+        What they look like.
+    images : ImageSet
+        The set that the ids belong to.
+    seed : int, optional
+        What they were drawn from.
+    overwrite : bool
+        Replace a file that is there.
+
+    Returns
+    -------
+    str
+        The hash of the episodes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import remp
+    >>> images, protocol = remp.open_data("glyphs", "test"), remp.Protocol(n_way=5, n_shot=1)
+    >>> episodes = remp.EpisodeSampler(images.labels, protocol, seed=0).sample(10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     digest = remp.save_episodes(f"{folder}/my.episodes", episodes, protocol, images, seed=0)
+    ...     remp.load_episodes(f"{folder}/my.episodes", images).hash == digest
+    True
     """
     from safetensors.numpy import save
 
@@ -86,9 +117,32 @@ def save_episodes(
 
 
 def load_episodes(path: Path | str, images: ImageSet | None = None) -> EpisodeFile:
-    """Read an episode file and check it; with `images`, also that it was made for exactly that set.
+    """Read a file of episodes and check it. Nothing in a file is ever run.
 
-    Raises DataError for a file that is missing, damaged, or made for other images. Nothing in a file is ever run.
+    Parameters
+    ----------
+    path : str or Path
+        What `save_episodes` wrote.
+    images : ImageSet, optional
+        Check also that the episodes were made for exactly this set.
+
+    Returns
+    -------
+    EpisodeFile
+        With `episodes`, `protocol`, `seed` and `hash`.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, damaged, or made for other images.
+
+    Examples
+    --------
+    >>> import remp
+    >>> remp.load_episodes("nowhere.episodes")
+    Traceback (most recent call last):
+        ...
+    remp.errors.DataError: ...
     """
     path = Path(path)
     header, arrays = _read(path)

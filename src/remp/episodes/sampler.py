@@ -9,15 +9,42 @@ from remp.errors import EpisodeError
 
 
 class EpisodeSampler:
-    """Draws episodes of image ids from a labelled set.
+    """Draw episodes of image ids from a labelled set.
 
     Episode number i of a seed is the same on every machine and for every batch size: it is computed with integer
     arithmetic from its own stretch of a Philox counter stream (Dirichlet proportions alone need floating point).
-    Support and query are disjoint, queries come in random order.
+    Support and query are disjoint, and queries come in random order.
 
-    labels: (n,) class of each image, 0 … n_classes - 1. seed: any whole number; seeds that differ by less than 2**128
-    give different episodes. position: number of the next episode. flags: how the options
-    begin that its errors name: --n-way, --n-shot, --n-query.
+    Parameters
+    ----------
+    labels : array
+        (n,) class of each image, 0 … n_classes - 1.
+    protocol : Protocol
+        What an episode looks like.
+    seed : int
+        Any whole number. Seeds that differ by less than 2**128 give different episodes.
+    class_names : tuple of str, optional
+        Names of the classes, for error messages.
+    position : int
+        Number of the next episode.
+    flags : str
+        How the options begin that its errors name: --n-way, --n-shot, --n-query.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from remp import EpisodeSampler, Protocol
+    >>> labels = np.repeat(np.arange(10), 20)  # ten classes of twenty images
+    >>> sampler = EpisodeSampler(labels, Protocol(n_way=5, n_shot=1, n_query=15), seed=0)
+    >>> episodes = sampler.sample(100)
+    >>> episodes.support.shape, episodes.query.shape
+    (torch.Size([100, 5]), torch.Size([100, 75]))
+
+    `gather` replaces the ids by features or images:
+
+    >>> import torch
+    >>> episodes.gather(torch.zeros(200, 64)).query.shape
+    torch.Size([100, 75, 64])
     """
 
     def __init__(

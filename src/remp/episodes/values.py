@@ -12,11 +12,38 @@ from remp.errors import EpisodeError
 
 @dataclass(frozen=True)
 class Episodes:
-    """A batch of E few-shot tasks.
+    """A batch of E few-shot tasks, as a value.
 
-    support: (E, S, …) and query: (E, Q, …), where … is nothing (image ids), an image or a feature.
-    support_labels: (E, S) and query_labels: (E, Q) or None, each in 0 … n_way - 1.
-    class_ids: (E, n_way), which class of the data set each way is, or None.
+    Parameters
+    ----------
+    support : Tensor
+        (E, S, …) labelled items, where … is nothing (image ids), an image or a feature.
+    support_labels : Tensor
+        (E, S) classes in 0 … n_way - 1.
+    query : Tensor
+        (E, Q, …) items to label.
+    query_labels : Tensor or None
+        (E, Q) their classes. Methods do not look at them.
+    n_way : int
+        Number of classes of each task.
+    class_ids : Tensor or None
+        (E, n_way) which class of the data set each of them is.
+
+    Examples
+    --------
+    One task with two classes, one labelled feature of each, and three features to label:
+
+    >>> import torch
+    >>> from remp import METHODS, Episodes
+    >>> task = Episodes(
+    ...     support=torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]),
+    ...     support_labels=torch.tensor([[0, 1]]),
+    ...     query=torch.tensor([[[0.1, 0.9], [0.2, 0.8], [0.9, 0.1]]]),
+    ...     query_labels=None,
+    ...     n_way=2,
+    ... )
+    >>> METHODS["protonet"]().logits(task).argmax(-1).tolist()
+    [[0, 0, 1]]
     """
 
     support: Tensor
@@ -68,9 +95,30 @@ class Episodes:
 class Protocol:
     """What an episode looks like.
 
-    n_shot: labelled images of each class, or one number a way (dealt to the classes at random in each episode).
-    n_query: unlabelled images of each class; in all n_way * n_query, whatever the distribution.
-    distribution: "balanced", or "dirichlet:A" for query classes in proportions drawn from a Dirichlet(A).
+    Parameters
+    ----------
+    n_way : int
+        Number of classes.
+    n_shot : int or tuple of int
+        Labelled images of each class. A tuple has one number for each class; the numbers are dealt to the classes at
+        random in each episode.
+    n_query : int
+        Unlabelled images of each class; n_way * n_query in all, whatever the distribution.
+    distribution : str
+        "balanced", or "dirichlet:A" for query classes in proportions that are drawn from a Dirichlet(A) distribution.
+        The lower A, the more unequal they are.
+
+    Examples
+    --------
+    >>> from remp import Protocol
+    >>> Protocol(n_way=5, n_shot=1, n_query=15)
+    Protocol(n_way=5, n_shot=1, n_query=15, distribution='balanced')
+    >>> Protocol(n_way=3, n_shot=(1, 1, 5)).shots
+    (1, 1, 5)
+    >>> Protocol(n_way=3, n_shot=0)
+    Traceback (most recent call last):
+        ...
+    remp.errors.EpisodeError: n_shot is 0; every class needs at least 1 labelled image
     """
 
     n_way: int = 5

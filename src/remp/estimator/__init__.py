@@ -25,16 +25,53 @@ from remp.rows.dataset import as_rows, is_rows
 class ReMPClassifier(ClassifierMixin, BaseEstimator):
     """Label a few rows of features, have the rest labelled: class prototypes, refined by the unlabelled rows.
 
-    Zhao, Li, Yu, Chen, "ReMP: Rectified Metric Propagation for Few-Shot Learning", 2021. docs/estimator.md says how the
-    defaults were found. Any number of rows: a numpy.memmap is read in pieces, once a layer, and never copied.
+    Any number of rows: a numpy.memmap is read in pieces, once per layer, and never copied.
 
-    feature_transform: parts of "power+l2+centre" or "none". layers: passes over the rows at most. tolerance: a warning
-    is given if in the last layer a prototype still moved by more than this share of the prototypes' mean norm.
-    balanced: assume classes of equal size. The others are those of `remp.Rectification`.
+    Parameters
+    ----------
+    feature_transform : str
+        Parts of "power+l2+centre", or "none".
+    layers : int
+        Passes over the rows at most.
+    scale, repulsion, row_norm, similarity, residual, threshold, step, label_share
+        As in :class:`remp.Rectification`, with defaults that suit thousands of rows.
+    balanced : bool
+        Assume classes of equal size.
+    tolerance : float
+        A ConvergenceWarning is given if in the last layer a prototype still moved by more than this share of the
+        prototypes' mean norm.
 
-    After fit: classes_ (N,); transduction_ (n,) a label for each row of fit, the given one where there was one;
-    label_distributions_ (n, N) float32, rows sum to 1; prototypes_ (N, d) in the space of the transformed features;
-    n_iter_ the layers that were made; moves_ (n_iter_,) how far the prototypes moved in each.
+    Attributes
+    ----------
+    classes_ : array
+        (N,) the labels, sorted.
+    transduction_ : array
+        (n,) a label for each row of fit; where one was given, it is kept.
+    label_distributions_ : array
+        (n, N) float32 probabilities; rows sum to 1.
+    prototypes_ : array
+        (N, d) in the space of the transformed features.
+    n_iter_ : int
+        The layers that were made.
+    moves_ : array
+        (`n_iter_`,) how far the prototypes moved in each.
+
+    Notes
+    -----
+    Zhao, Li, Yu, Chen: "ReMP: Rectified Metric Propagation for Few-Shot Learning", CVPR workshops 2021. The page
+    "ReMPClassifier" of the documentation says how the defaults were found.
+
+    Examples
+    --------
+    A missing label is -1, None, NaN or an empty string:
+
+    >>> from remp import ReMPClassifier
+    >>> X = [[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.8, 0.1], [0.2, 0.9]]
+    >>> model = ReMPClassifier().fit(X, ["cat", "dog", "", "", ""])
+    >>> model.transduction_.tolist()
+    ['cat', 'dog', 'cat', 'cat', 'dog']
+    >>> model.predict([[0.7, 0.3]]).tolist()
+    ['cat']
     """
 
     def __init__(
@@ -67,9 +104,18 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         self.tolerance = tolerance
 
     def fit(self, X: Any, y: Any, X_unlabelled: Any = None) -> "ReMPClassifier":
-        """X: (n, d) features; an array, or the rows of a Parquet dataset (`remp.rows.dataset.parquet_dataset`) or of a
-        Ray dataset. y: (n,) labels; a missing one is -1, None, NaN or "". X_unlabelled: (m, d) further rows
-        without a label, which come after those of X in transduction_ and label_distributions_."""
+        """Find the prototypes, and label all rows.
+
+        Parameters
+        ----------
+        X : array
+            (n, d) features; or the rows of a Parquet dataset (`remp.rows.dataset.parquet_dataset`) or of a Ray dataset.
+        y : array
+            (n,) labels; a missing one is -1, None, NaN or "".
+        X_unlabelled : array, optional
+            (m, d) further rows without a label. They come after those of X in `transduction_` and
+            `label_distributions_`.
+        """
         settings = self._settings()
         rows = self._rows(X, reset=True)
         self.classes_, codes = _encoded(y, rows)
@@ -86,11 +132,11 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """(m, d) -> (m, N), a row sums to 1; classes in the order of classes_."""
+        """Probabilities of rows: (m, d) -> (m, N). Rows sum to 1; classes are in the order of `classes_`."""
         return np.concatenate(list(self._probabilities(X)))
 
     def predict(self, X: Any) -> np.ndarray:
-        """(m, d) -> (m,) labels."""
+        """Labels of rows: (m, d) -> (m,)."""
         numbers = np.concatenate([part.argmax(1) for part in self._probabilities(X)])
         return self.classes_[numbers]
 

@@ -36,7 +36,22 @@ class Table:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table per protocol."""
+    """What `compare` found: one table per protocol. Print it, index it, or call `to_pandas`.
+
+    Parameters
+    ----------
+    tables : tuple of Table
+        The classifiers on the episodes of each protocol, the best first.
+
+    Examples
+    --------
+    >>> import remp
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> found = remp.compare(X, y, methods=["protonet", "simpleshot-l2n"], n_shot=[1, 5], n_episodes=20)
+    >>> list(found.to_pandas().columns[:4])
+    ['method', 'n_way', 'n_shot', 'accuracy']
+    """
 
     tables: tuple[Table, ...]
 
@@ -96,19 +111,29 @@ def compare(
 
     Parameters
     ----------
-    X : (n, dim) embeddings.
-    y : (n,) classes, names or numbers.
-    methods : names of methods, or "all" that work on frozen features.
-    reference : the method that differences are taken to; it is scored whether named or not.
-    n_way : classes of an episode; default 5, or all if there are fewer.
-    n_shot : labelled rows of each class, one number or several.
-    n_query : rows of each class to label.
-    n_episodes, seed : how many episodes, and from which seed they are drawn.
-    transform : parts of "power+l2+centre" done to the embeddings first.
+    X : array
+        (n, dim) embeddings.
+    y : array
+        (n,) classes, names or numbers.
+    methods : str or list of str
+        Names of methods, or "all" that work on frozen features.
+    reference : str
+        The method that differences are taken to; it is scored whether named or not.
+    n_way : int, optional
+        Classes of an episode; default 5, or all if there are fewer.
+    n_shot : int or list of int
+        Labelled rows of each class.
+    n_query : int
+        Rows of each class to label.
+    n_episodes, seed : int
+        How many episodes, and from which seed they are drawn.
+    transform : str
+        Parts of "power+l2+centre" done to the embeddings first.
 
     Returns
     -------
-    Comparison: print it, index it (comparison["remp", 5] is a Result), or call to_pandas().
+    Comparison
+        Print it, index it (comparison["remp", 5] is a Result), or call to_pandas().
 
     Examples
     --------

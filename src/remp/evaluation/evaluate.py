@@ -34,9 +34,44 @@ def evaluate(
     transform: str | None = None,
     episodes: Episodes | None = None,
 ) -> Result:
-    """Accuracy of a trained method on episodes of `images`, drawn from `seed` (default 0) unless given as image ids.
+    """Accuracy of a trained method on few-shot episodes.
 
-    transform: parts of "mirror+zoom+power+l2+centre", "none", or None for the one in the checkpoint's settings.
+    Parameters
+    ----------
+    trained : Trained
+        What `load` returns.
+    images : ImageSet
+        One split of a data set, from `open_data`.
+    protocol : Protocol
+        What the episodes look like.
+    n_episodes : int
+        How many to draw.
+    seed : int, optional
+        Which ones; default 0. The same seed gives the same episodes on every machine.
+    transform : str, optional
+        Parts of "mirror+zoom+power+l2+centre", or "none". Default: the transform in the checkpoint's settings.
+    episodes : Episodes, optional
+        Episodes of image ids to score instead of drawing some, for example from `load_episodes`.
+
+    Returns
+    -------
+    Result
+        The accuracy of every episode, and everything that the number depends on.
+
+    Examples
+    --------
+    A network that learns for four episodes, to show the calls:
+
+    >>> import tempfile
+    >>> import remp
+    >>> settings = {"data": "glyphs", "width": 8, "n_way": 5, "n_query": 2, "episodes": 4, "validation_episodes": 5}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     trained = remp.load(remp.train(settings, out=f"{folder}/run", print_settings=False))  # doctest: +ELLIPSIS
+          4 episodes ...
+    >>> images, protocol = remp.open_data("glyphs", "test"), remp.Protocol(n_way=5, n_shot=1)
+    >>> result = remp.evaluate(trained, images, protocol, n_episodes=20)
+    >>> result.estimate.n, result.split, result.transductive
+    (20, 'test', True)
     """
     check_size(trained, images)
     chosen = FeatureTransform.parse(trained.config.transform if transform is None else transform)

@@ -14,7 +14,40 @@ from remp.system.files import write_atomically
 
 @dataclass(frozen=True)
 class Result:
-    """accuracies: (E,) share of each episode's queries that were answered right."""
+    """What an evaluation found, and everything that the number depends on.
+
+    Parameters
+    ----------
+    accuracies : array
+        (E,) share of the queries of each episode that were answered correctly.
+    protocol : Protocol
+        What the episodes look like.
+    seed : int or None
+        What they were drawn from; None if they came from elsewhere.
+    episode_hash : str
+        The same for two results only if they were made on the same episodes; then they can be compared pair by pair.
+    data, split, fingerprint : str
+        Which images.
+    method, backbone, settings
+        What was evaluated.
+    transform : str
+        What was done to the features.
+    transductive, assumes_balance : bool
+        Whether answers depend on other queries, and whether all classes are taken to be equally frequent.
+    checkpoint, checkpoint_hash : str
+        Which weights.
+
+    Examples
+    --------
+    >>> import remp
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> result = remp.compare(X, y, methods=["protonet"], n_shot=1, n_episodes=50)["protonet", 1]
+    >>> result.accuracies.shape
+    (50,)
+    >>> round(result.estimate.mean, 1), result.estimate.n
+    (0.7, 50)
+    """
 
     accuracies: np.ndarray
     protocol: Protocol

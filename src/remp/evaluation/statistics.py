@@ -18,7 +18,24 @@ class Estimate:
 
 
 def mean_interval(values: np.ndarray) -> Estimate:
-    """Mean of per-episode values with the 95 % interval of Student's t distribution."""
+    """Mean of per-episode values with the 95 % interval of Student's t distribution.
+
+    Parameters
+    ----------
+    values : array
+        (n,) one value for each episode.
+
+    Returns
+    -------
+    Estimate
+        With `mean`, `half_width` and `n`. The interval is mean ± half_width.
+
+    Examples
+    --------
+    >>> from remp import mean_interval
+    >>> mean_interval([0.6, 0.7, 0.8]).percent()
+    '70.00 ± 24.84 %'
+    """
     values = np.asarray(values, dtype=np.float64)
     n = len(values)
     if n == 0:
@@ -29,7 +46,29 @@ def mean_interval(values: np.ndarray) -> Estimate:
 
 
 def paired_difference(first: np.ndarray, second: np.ndarray) -> Estimate:
-    """Mean of first - second over the same episodes, with its 95 % interval."""
+    """Mean of first - second over the same episodes, with its 95 % interval.
+
+    Parameters
+    ----------
+    first, second : array
+        (n,) values of two methods, episode by episode.
+
+    Returns
+    -------
+    Estimate
+        With `mean`, `half_width` and `n`.
+
+    Examples
+    --------
+    Hard episodes are hard for both methods, so that their difference is known better than either accuracy:
+
+    >>> from remp import mean_interval, paired_difference
+    >>> first, second = [0.62, 0.71, 0.83], [0.60, 0.70, 0.80]
+    >>> mean_interval(first).percent()
+    '72.00 ± 26.17 %'
+    >>> paired_difference(first, second).percent()
+    '2.00 ± 2.48 %'
+    """
     first, second = np.asarray(first), np.asarray(second)
     if first.shape != second.shape:
         raise ValueError(

@@ -11,10 +11,32 @@ from remp.rectification.propagate import Propagation
 
 @dataclass(frozen=True)
 class LabelOptions:
-    """backbone: what makes features of pictures: a name, a checkpoint of ours, `timm:NAME`, or an Embedder.
-    side: pixels of the squares it is fed, if not those it is made for: fewer are faster, more are better.
-    reject: leave items below this probability without a label. unknown: leave those without that resemble no class.
-    n_next: how many items to propose for labelling. class_folders: copy the pictures, or link to them, class by class.
+    """How to label.
+
+    Parameters
+    ----------
+    backbone : str or Embedder
+        What makes features of pictures: "efficientnet-lite0", a checkpoint of remp, the folder of a run, a shipped
+        name, "timm:NAME", or an Embedder.
+    side : int, optional
+        Pixels of the squares that the backbone is fed, if not those that it is made for. Fewer are faster, more are
+        better.
+    reject : float, optional
+        Leave items below this probability without a label.
+    unknown : bool
+        Leave items without a label that resemble no class.
+    n_next : int
+        How many items to propose for labelling.
+    class_folders : {"copy", "link"}, optional
+        Copy the pictures, or link to them, class by class.
+    propagation : Propagation
+        Settings of the rectification.
+
+    Examples
+    --------
+    >>> from remp import LabelOptions
+    >>> LabelOptions(reject=0.9, class_folders="copy").n_next
+    10
     """
 
     backbone: str | Embedder = DEFAULT_EMBEDDER

@@ -16,12 +16,38 @@ from remp.errors import ConfigError
 class Method(nn.Module):
     """A few-shot classifier. A subclass writes `logits`, and `loss` only if its paper adds a term.
 
-    The answer for an episode never depends on the other episodes of its batch. `transductive` says that it depends on
-    the other queries of its episode, `assumes_balance` that it takes the classes of the queries to be equally frequent.
+    The answer for an episode never depends on the other episodes of its batch.
 
-    backbone: None for use on ready-made features. n_classes: number of training classes, for a global classifier.
-    feature_shape: shape of what `embed` returns for one image. base_mean: (dim,) mean feature of the training classes,
-    set by whoever knows it; a method that centres on it does without where it is None.
+    Parameters
+    ----------
+    backbone : Backbone, optional
+        None for use on ready-made features.
+    n_classes : int
+        Number of training classes, for a global classifier.
+    feature_shape : tuple of int
+        Shape of what `embed` returns for one image.
+
+    Attributes
+    ----------
+    transductive : bool
+        The answer for a query depends on the other queries of its episode.
+    assumes_balance : bool
+        The classes of the queries are taken to be equally frequent.
+    frozen : bool
+        Works on any ready-made features, without training.
+    uses_maps : bool
+        Features are the backbone's maps (channels, height, width) rather than vectors.
+    base_mean : Tensor or None
+        (dim,) mean feature of the training classes, set by whoever knows it. A method that centres on it does without
+        where it is None.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from remp import Episodes, Method
+    >>> class Guess(Method):
+    ...     def logits(self, episodes: Episodes) -> torch.Tensor:
+    ...         return torch.zeros(*episodes.query.shape[:2], episodes.n_way)
     """
 
     transductive: ClassVar[bool] = False

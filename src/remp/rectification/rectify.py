@@ -42,10 +42,44 @@ def rectify(
 ) -> Rectified:
     """Refine the class prototypes of each episode with its unlabelled queries.
 
-    support: (E, S, d); support_labels: (E, S) in 0 … n_way - 1; query: (E, Q, d). projection: H (d, d) of h(x) = x Hᵀ,
-    or (c, c) for a 1 x 1 convolution on flattened maps of c channels, or None for the identity; unused without
-    residual. Differentiable in everything, and finite for all finite input: what the layers would carry beyond the
-    range of its dtype ends at the end of that range, the best logit still best.
+    Differentiable in everything, and finite for all finite input: what the layers would carry beyond the range of its
+    dtype ends at the end of that range, the best logit still best.
+
+    Parameters
+    ----------
+    support : Tensor
+        (E, S, d) labelled features.
+    support_labels : Tensor
+        (E, S) classes in 0 … n_way - 1.
+    query : Tensor
+        (E, Q, d) unlabelled features.
+    n_way : int
+        Number of classes N.
+    settings : Rectification
+        Number of layers and all other switches.
+    projection : Tensor, optional
+        H (d, d) of h(x) = x Hᵀ, or (c, c) for a 1 x 1 convolution on flattened maps of c channels. Default: the
+        identity. Unused without residual.
+    keep_attention : bool
+        Whether to keep the attention of every layer, (E, N, S + Q) each.
+
+    Returns
+    -------
+    Rectified
+        With `prototypes` (E, N, d), `query` (E, Q, d), both in the space of the last layer, `logits` (E, Q, N) and
+        `attention`.
+
+    Examples
+    --------
+    Two prototypes move to where the queries are:
+
+    >>> import torch
+    >>> from remp import Rectification, rectify
+    >>> support = torch.tensor([[[0.0, 0.0], [10.0, 0.0]]])
+    >>> query = torch.tensor([[[0.0, 2.0], [0.0, 4.0], [10.0, 2.0]]])
+    >>> settings = Rectification(layers=1, residual=False, repulsion="none")
+    >>> rectify(support, torch.tensor([[0, 1]]), query, 2, settings).prototypes.round(decimals=3).tolist()
+    [[[0.0, 2.0], [10.0, 1.0]]]
     """
     if query.shape[1] == 0:
         raise ValueError("there are no queries to rectify with: give at least one")

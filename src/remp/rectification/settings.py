@@ -13,16 +13,39 @@ Metric = Literal["euclidean", "plain-euclidean", "cosine"]
 
 @dataclass(frozen=True, kw_only=True)
 class Rectification:
-    """The switches of `rectify`; docs/method.md says what the paper leaves open and why the defaults are what they are.
+    """The switches of `rectify`. "The method" in the documentation says what the paper leaves open.
 
-    layers: L. repulsion: what an attention below β becomes: "negative" -min(P), "zero" 0, "none" leaves it.
-    row_norm: rows of the attention are divided by the sum of "absolute" or "signed" values.
-    similarity and scale: κ of the attention, times `scale`: minus the squared distance ("euclidean", as in most codes),
-    minus the distance itself ("plain-euclidean"), or "cosine".
-    residual: C ← h(AZ) + C and Z ← h(Z) + Z (the paper); without it C ← AZ, and Z stays.
-    threshold: β_l = threshold / (N (L - l)). step: share of the way from C to its update (1 in the paper).
-    label_share: the support has at least this share of the weight of all items (0 in the paper: an item counts as one).
-    Where queries are many they would otherwise drown the labels, and the prototypes drift off to clusters of their own.
+    Parameters
+    ----------
+    layers : int
+        Number of layers L. Without any, prototypes stay class means.
+    repulsion : {"negative", "zero", "none"}
+        What an attention P below β becomes: -min(P), 0, or it stays.
+    row_norm : {"absolute", "signed"}
+        Rows of the attention are divided by the sum of their absolute or of their signed values.
+    similarity : {"euclidean", "plain-euclidean", "cosine"}
+        κ of the attention: minus the squared distance (as in most codes), minus the distance itself, or the cosine.
+    scale : float
+        Factor of κ.
+    residual : bool
+        C ← h(AZ) + C and Z ← h(Z) + Z, as in the paper. Without it C ← AZ, and Z stays.
+    threshold : float
+        β of layer l is threshold / (N (L - l)).
+    step : float
+        Share of the way from C to its update; 1 in the paper.
+    label_share : float
+        The support has at least this share of the weight of all items; 0 in the paper, where every item counts as one.
+        Many queries would otherwise outvote the labels, and the prototypes would drift to clusters of their own.
+
+    Examples
+    --------
+    >>> from remp import Rectification
+    >>> Rectification(layers=10, repulsion="none").beta(layer=0, n_way=5)
+    0.03
+    >>> Rectification(repulsion="sometimes")
+    Traceback (most recent call last):
+        ...
+    remp.errors.ConfigError: repulsion is 'sometimes'...
     """
 
     layers: int = 10

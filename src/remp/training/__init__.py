@@ -23,13 +23,39 @@ def train(
     validation_set: ImageSet | None = None,
     print_settings: bool = True,
 ) -> Path:
-    """Train a method, keep the weights that are best on validation classes, and return the path of their checkpoint.
+    """Train a method and keep the weights that are best on validation classes.
 
-    config: settings, as a flat mapping or the path of a YAML file. method: a class of your own in place of the one that
-    the settings name; its keyword settings are settings of the run, too. out: folder of the run, default
-    runs/<data>-<method>-<n_shot>shot. budget: minutes ("30min") or episodes ("20000") instead of config's `episodes`;
-    milestones move in proportion. The sets default to the splits `train` and `val` of the config's data set; the test
-    split is never opened.
+    Parameters
+    ----------
+    config : mapping, str, Path or RunConfig
+        Settings, as a flat mapping or the path of a YAML file. Unknown names are refused with the nearest known one.
+    method : class, optional
+        A subclass of `Method` of your own, in place of the one that the settings name. Its keyword settings are
+        settings of the run, too.
+    out : str or Path, optional
+        Folder of the run. Default: runs/<data>-<method>-<n_shot>shot.
+    budget : str or int, optional
+        Minutes ("30min") or episodes (20000) instead of the `episodes` of the settings; milestones move in proportion.
+    train_set, validation_set : ImageSet, optional
+        Default: the splits train and val of the data set that the settings name. The test split is never opened.
+    print_settings : bool
+        Whether to print the resolved settings.
+
+    Returns
+    -------
+    Path
+        The checkpoint with the best weights, for `load`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import remp
+    >>> settings = {"data": "glyphs", "width": 8, "n_way": 5, "n_query": 2, "episodes": 4, "validation_episodes": 5}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoint = remp.train(settings, out=f"{folder}/run", print_settings=False)  # doctest: +ELLIPSIS
+    ...     checkpoint.name
+          4 episodes ...
+    'best.safetensors'
     """
     settings = _as_config(config, method)
     train_set = train_set or open_data(settings.data, "train")
@@ -57,8 +83,32 @@ def resume(
 ) -> Path:
     """Continue an interrupted run to the same weights as if it had never been interrupted.
 
-    A run that was killed before its first checkpoint starts over; one that is complete returns at once. method: the
-    class it is trained with, if that is one of your own.
+    A run that was killed before its first checkpoint starts over; one that is complete returns at once.
+
+    Parameters
+    ----------
+    run : str or Path
+        The folder of the run.
+    method : class, optional
+        The class it is trained with, if that is one of your own.
+    train_set, validation_set : ImageSet, optional
+        As in `train`.
+
+    Returns
+    -------
+    Path
+        The checkpoint with the best weights.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import remp
+    >>> settings = {"data": "glyphs", "width": 8, "n_way": 5, "n_query": 2, "episodes": 4, "validation_episodes": 5}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoint = remp.train(settings, out=f"{folder}/run", print_settings=False)  # doctest: +ELLIPSIS
+    ...     remp.resume(f"{folder}/run") == checkpoint  # it was complete
+          4 episodes ...
+    True
     """
     if method is not None:
         make_known(method)

@@ -16,10 +16,31 @@ ALONE = 8  # tasks of a batch that are asked about again one by one
 
 
 def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed: int = 0) -> list[Finding]:
-    """Check every property on made-up episodes drawn from `seed`.
+    """Check a method for leaks: change what must not matter, and see whether its answers change.
 
-    The episodes hold features of `method.feature_shape`, or, for a method that overrides `score`, images of
-    `image_size` (height, width, channels). A property whose check raises has failed, and the others go on.
+    The episodes are made up. They hold features of `method.feature_shape`, or, for a method that overrides `score`,
+    images.
+
+    Parameters
+    ----------
+    method : Method
+        The method to check.
+    image_size : tuple of int
+        (height, width, channels) of the images.
+    seed : int
+        What the episodes are drawn from.
+
+    Returns
+    -------
+    list of Finding
+        One for each property, with `name`, `passed`, `sentence` and `numbers`. A property whose check raises has
+        failed, and the others go on.
+
+    Examples
+    --------
+    >>> import remp
+    >>> all(finding.passed for finding in remp.audit(remp.METHODS["protonet"]()))
+    True
     """
     subject = Subject(method, image_size, seed)
     with evaluation_mode(method):
