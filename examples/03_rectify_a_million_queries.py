@@ -1,12 +1,16 @@
-"""Rectification of rows in a file: the same prototypes as all at once, in memory for one chunk of the rows.
+"""
+Rows that do not fit in memory
+==============================
 
-python examples/03_rectify_a_million_queries.py [--n 20000]
+Rectification of rows in a file: the same prototypes as all at once, in the memory of one chunk of the rows. Run it with
+``--n 1000000`` for a million rows.
 """
 
 import argparse
 import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
@@ -26,6 +30,10 @@ centres = random.normal(size=(n_classes, dim))
 labels = np.where(np.arange(n) < n_classes, truth, -1)  # one labelled row of each class, then unlabelled ones
 settings = Propagation(layers=10)
 
+# %%
+# The rows lie in a file of NumPy, which is mapped into memory and read in chunks, once per layer. For comparison, the
+# dense form gets all rows at once.
+
 with tempfile.TemporaryDirectory() as folder:
     file = Path(folder) / "embeddings.npy"
     np.save(file, (centres[truth] + 1.5 * random.normal(size=(n, dim))).astype(np.float32))
@@ -36,9 +44,17 @@ with tempfile.TemporaryDirectory() as folder:
 
     everything = torch.cat([result.features(chunk) for chunk in rows.chunks()])
     support, query = everything[None, :n_classes], everything[None, n_classes:]
-    dense = rectify(support, torch.arange(n_classes)[None], query, n_classes, settings.rectification)
+    dense = rectify(support, torch.arange(n_classes)[None], query, n_classes, settings)
 
 print(f"{n} rows in chunks of {rows.chunk}")
 print(f"largest difference to the dense form: {(result.prototypes - dense.prototypes[0]).abs().max():.1e}")
 print(f"same answers: {float((answers[n_classes:] == dense.logits[0].argmax(-1)).double().mean()):.4%}")
 print(f"right: {float((answers.numpy() == truth)[n_classes:].mean()):.1%}")
+
+# %%
+# ``moves`` says how far the prototypes still moved in each layer. Once they stand still, more layers change nothing.
+
+figure, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
+axes.semilogy(range(1, len(result.moves) + 1), result.moves, "o-")
+axes.set(xlabel="layer", ylabel="largest move, share of the mean norm", title="The prototypes come to rest")
+plt.show()

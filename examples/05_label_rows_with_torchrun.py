@@ -1,9 +1,14 @@
-"""Label all rows of a file of embeddings from a few labels, with one process or as many as `torchrun` starts.
+"""
+Several processes
+=================
 
-python examples/05_label_rows_with_torchrun.py [embeddings.npy labels.npy answers.npy]
-torchrun --nproc-per-node 2 examples/05_label_rows_with_torchrun.py embeddings.npy labels.npy answers.npy
+Label all rows of a file of embeddings from a few labels, with one process or as many as ``torchrun`` starts::
 
-embeddings: (n, dim); labels: (n,) class numbers from 0, -1 where unknown. Without files, with made-up ones.
+    python examples/05_label_rows_with_torchrun.py embeddings.npy labels.npy answers.npy
+    torchrun --nproc-per-node 2 examples/05_label_rows_with_torchrun.py embeddings.npy labels.npy answers.npy
+
+``embeddings.npy`` has the shape (n, dim); ``labels.npy`` has n class numbers from 0, -1 where the class is unknown.
+Without files the script makes some up.
 """
 
 import sys
@@ -15,6 +20,10 @@ import numpy as np
 from remp.rectification.propagate import propagate
 from remp.rows import ArrayRows
 from remp.rows.sharding import Shard, current_shard
+
+# %%
+# Each process passes over its share of the rows. One message per layer adds up what they found, so that all have the
+# same prototypes; ``gather`` brings the answers to the first process.
 
 
 def label(embeddings: Path, labels_file: Path, answers: Path) -> None:
