@@ -1,12 +1,12 @@
 # make demo: set up and see ReMP learn. make test: set up and run the tests. make check: format, lint, types, tests.
-# make fuzz: try damaged files.
+# make docs: build the documentation site. make fuzz: try damaged files.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 S3 := .venv-s3/.ready
 
-.PHONY: demo test test-slow fuzz s3-server check format clean
+.PHONY: demo test test-slow fuzz s3-server check format docs clean
 
 demo: $(READY)
 	$(BIN)/remp demo
@@ -34,8 +34,15 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Examples are run, warnings are errors, links within the site are checked. Sphinx needs Python 3.11.
+docs: $(VENV)/.docs-ready
+	rm -rf docs/_build docs/api/generated
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --conf-dir docs --builder html --fail-on-warning --keep-going --quiet . docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 clean:
-	rm -rf $(VENV) .venv-s3 build dist src/*.egg-info
+	rm -rf $(VENV) .venv-s3 build dist src/*.egg-info docs/_build docs/gallery docs/api/generated
 
 # Everything is installed once; a change of the lock file or of pyproject.toml installs anew.
 $(READY): requirements.lock pyproject.toml
@@ -52,3 +59,9 @@ $(S3): tests/s3-server.lock
 	@.venv-s3/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/s3-server.lock \
 		|| echo "no S3 server: the tests that need it will skip"
 	@touch $(S3)
+
+$(VENV)/.docs-ready: $(READY) requirements-docs.lock
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "the site is built with Sphinx, which needs Python 3.11 or newer"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-docs.lock
+	@touch $@

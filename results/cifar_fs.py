@@ -57,7 +57,8 @@ def main() -> None:
             saved.append({"row": name, **summary})
             print(f"{n_shot}-shot  {name:36} {result.estimate.percent()}", flush=True)
     lines = [
-        f"CIFAR-FS test classes, ConvNet-64, 5-way, 15 queries a class, n = {arguments.n_episodes} episodes "
+        "# CIFAR-FS with ConvNet-64\n",
+        f"CIFAR-FS test classes, ConvNet-64, 5-way, 15 queries per class, n = {arguments.n_episodes} episodes "
         f"(seed {SEED}), mean and 95 % interval. Command: `python results/cifar_fs.py`.",
         "",
         "| method | 1-shot | 5-shot |",
