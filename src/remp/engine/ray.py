@@ -1,5 +1,7 @@
 """Ray as the engine: blocks are tasks, and what a lost worker was at is done again by another."""
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,6 +17,7 @@ from remp.system.progress import progress
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
+_ASK_EVERY = 1.0  # seconds, for the size of the cluster
 
 
 class RayEngine:
@@ -34,6 +37,7 @@ class RayEngine:
                     f"no Ray cluster at {address!r}: start one with ray start --head ({error})"
                 ) from error
         # A task whose worker or machine is lost is given to another, as often as it takes; an error of ours is not.
+        self._asked, self._most = -math.inf, 0
         self._run = self._ray.remote(num_cpus=1, max_retries=-1, retry_exceptions=False)(_run)
 
     def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
@@ -78,7 +82,10 @@ class RayEngine:
 
     def _at_once(self) -> int:
         """Twice as many tasks as there are cores, so that none waits for this process; machines may come and go."""
-        return 2 * max(2, int(self._ray.cluster_resources().get("CPU", 0)))
+        if time.monotonic() > self._asked + _ASK_EVERY:
+            self._asked, cores = time.monotonic(), self._ray.cluster_resources().get("CPU", 0)
+            self._most = 2 * max(2, int(cores))
+        return self._most
 
     def _get(self, reference: Any) -> Any:
         try:

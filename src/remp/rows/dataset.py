@@ -57,12 +57,16 @@ def ray_dataset(dataset: Any, column: str | None = None) -> JoinedRows:
     column = column or (names[0] if len(names) == 1 else "embedding")
     if column not in names:
         raise DataError(f"the Ray dataset has the columns {', '.join(names)}; needed one named 'embedding'")
-    blocks = [pair for bundle in dataset.iter_internal_ref_bundles() for pair in bundle.blocks]
-    sizes = [(reference, int(metadata.num_rows)) for reference, metadata in blocks if metadata.num_rows]
-    if not sizes:
+    import ray
+
+    references = dataset.to_arrow_refs()
+    count = ray.remote(_count)
+    counts = ray.get([count.remote(reference) for reference in references])
+    blocks = [(reference, n) for reference, n in zip(references, counts, strict=True) if n]
+    if not blocks:
         raise DataError("the Ray dataset has no rows")
-    dim = _table(sizes[0][0], column).shape[1]
-    return JoinedRows(*(_RayBlock(reference, column, n, dim) for reference, n in sizes))
+    dim = _table(blocks[0][0], column).shape[1]
+    return JoinedRows(*(_RayBlock(reference, column, n, dim) for reference, n in blocks))
 
 
 class _RayBlock:
@@ -85,6 +89,10 @@ class _RayBlock:
         if values.shape != (self._n, self.dim):
             raise DataError(f"a block of the Ray dataset has shape {values.shape}; needed {(self._n, self.dim)}")
         return ArrayRows(values, chunk_rows(self.dim))
+
+
+def _count(table: Any) -> int:
+    return len(table)
 
 
 def _table(reference: Any, column: str) -> np.ndarray:

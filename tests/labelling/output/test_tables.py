@@ -100,3 +100,17 @@ def test_what_was_skipped_is_in_json(tmp_path):
     labelling = made_up_labelling(("cat", "dog"), 9)
     labelling = replace(labelling, task=replace(labelling.task, skipped=(("x.jpg", "damaged"),)))
     assert json.loads(labels_json(labelling))["skipped"] == [{"file": "x.jpg", "reason": "damaged"}]
+
+
+def test_a_large_labelling_is_a_parquet_dataset_too(tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("remp.labelling.output.tables.LARGE", 3)
+    labelling = named(HARD_NAMES)
+    write_labels(labelling, tmp_path)
+    table = parquet.read_table(tmp_path / "labels-parquet").to_pandas()
+    assert len(list((tmp_path / "labels-parquet").iterdir())) == 3
+    for got, record in zip(table.to_dict("records"), labelling.records(), strict=True):
+        assert got.pop("file").encode() == record.pop("file").encode("utf-8", "backslashreplace")
+        for column in ("probability", "margin"):
+            assert got.pop(column) == pytest.approx(record.pop(column), abs=1e-5)
+        assert {name: None if value != value else value for name, value in got.items()} == record

@@ -1,4 +1,4 @@
-"""A labelling as labels.csv and labels.json."""
+"""A labelling as labels.csv and labels.json, and as a Parquet dataset if it is large."""
 
 import json
 from dataclasses import asdict
@@ -7,18 +7,57 @@ from typing import Any
 
 import numpy as np
 
-from remp.labelling.outcome import Labelling
+from remp.labelling.outcome import STATUSES, Labelling
 from remp.system.files import write_atomically
 from remp.version import __version__
 
 COLUMNS = ("file", "label", "probability", "runner-up", "margin", "status", "likeliest")
 
 
+# From so many items on there is a Parquet dataset too, with so many in a file.
+LARGE = 1_000_000
+
+
 def write_labels(labelling: Labelling, folder: Path) -> None:
-    """Write both files into a folder."""
+    """Write the files into a folder."""
     # A name that is not UTF-8 goes to the CSV file byte for byte, and to JSON as the escapes that Python gives it.
     write_atomically(folder / "labels.csv", labels_csv(labelling).encode("utf-8", "surrogateescape"))
     write_atomically(folder / "labels.json", labels_json(labelling).encode("utf-8", "backslashreplace"))
+    if len(labelling.task.names) > LARGE:
+        write_parquet(labelling, folder / "labels-parquet")
+
+
+def write_parquet(labelling: Labelling, folder: Path) -> None:
+    """The columns of labels.csv as a Parquet dataset. Needs pyarrow, which rows in Parquet have brought along."""
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    names = pyarrow.array([_utf8(name) for name in (*labelling.task.class_names, "unknown")])
+    kinds = pyarrow.array(STATUSES)
+
+    def classes(numbers: np.ndarray) -> Any:
+        return pyarrow.DictionaryArray.from_arrays(pyarrow.array(numbers, pyarrow.int32(), mask=numbers < 0), names)
+
+    folder.mkdir()
+    is_unknown = labelling.status == STATUSES.index("unknown")
+    labels = np.where(is_unknown, len(labelling.task.class_names), labelling.labels)
+    for at in range(0, len(labels), LARGE):
+        here = slice(at, at + LARGE)
+        columns = {
+            "file": pyarrow.array([_utf8(name) for name in labelling.task.names[here]]),
+            "label": classes(labels[here]),
+            "probability": pyarrow.array(labelling.probability[here]),
+            "runner-up": classes(labelling.runner_up[here]),
+            "margin": pyarrow.array(labelling.margin[here]),
+            "status": pyarrow.DictionaryArray.from_arrays(pyarrow.array(labelling.status[here]), kinds),
+            "likeliest": classes(labelling.best[here]),
+        }
+        parquet.write_table(pyarrow.table(columns), folder / f"part-{at // LARGE:05d}.parquet", compression="zstd")
+
+
+def _utf8(name: str) -> str:
+    """What Parquet can hold: bytes of a name that are no UTF-8 become escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def labels_csv(labelling: Labelling) -> str:
