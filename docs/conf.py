@@ -19,6 +19,8 @@ import remp
 os.environ.setdefault("REMP_HOME", os.path.join(tempfile.gettempdir(), "remp-docs-home"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+ROOT = Path(__file__).parent.parent
+
 project = "remp"
 author = "The authors of remp"
 project_copyright = "the authors of remp (MIT licence)"
@@ -35,7 +37,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "results/**.md", "benchmarks/README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = ["docs/**", "results/**.md", "benchmarks/README.md", *(path.name for path in ROOT.glob("*.md"))]
 exclude_patterns = [
     ".*",
     "docs/_build",

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 BUILT = {"_build", "gallery", "generated"}
 PAGES = [path for path in sorted(DOCS.rglob("*.md")) if not BUILT & set(path.parts)]
-PAGES += [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"]
+PAGES += [*sorted(ROOT.glob("*.md")), ROOT / "benchmarks" / "README.md"]
 
 
 def name_of(path: Path) -> str:
@@ -82,7 +82,7 @@ def test_every_page_is_in_a_table_of_contents() -> None:
     listed = {DOCS / "index.md"}
     for page in PAGES:
         for block in re.findall(r"^```{toctree}\n(.*?)^```", text_of(page), flags=re.DOTALL | re.MULTILINE):
-            for entry in re.findall(r"^[^:\s].*$", block, flags=re.MULTILINE):
+            for entry in re.findall(r"^(?:.*<)?([^:\s<>]+)>?$", block, flags=re.MULTILINE):
                 listed |= {path.resolve() for path in page.parent.glob(f"{entry}.md".replace("**.md", "**/*.md"))}
     lost = [name_of(page) for page in PAGES if page.resolve() not in listed]
     assert lost == [], "add these to the toctree of docs/how_to.md or of another page"
