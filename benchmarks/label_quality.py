@@ -21,12 +21,11 @@ import torch
 from label_tasks import Pictures, TrueTask, draw_task, load
 
 from remp.evaluation.statistics import Estimate, paired_difference
-from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
 from remp.labelling.tasks.task import LabellingTask
 from remp.models import DEFAULT_EMBEDDER
-from remp.rectification.propagate import Propagation, propagate
+from remp.propagation.adaptive import adapt
 from remp.rows import ArrayRows
 
 
@@ -131,9 +130,8 @@ def _rounds(
             chosen = [one.item for one in outcome.label_next] if outcome else _any(labels, random)
             labels = labels.copy()
             labels[chosen] = drawn.truth[~is_test][chosen]
-        settings = with_fitting_share(Propagation(), np.bincount(labels[labels >= 0]))
-        propagated = propagate(ArrayRows(pool), labels, len(drawn.task.class_names), settings)
-        answers = propagated.logits(torch.from_numpy(drawn.rows[is_test])).argmax(-1).numpy()
+        adapted = adapt(ArrayRows(pool), labels, len(drawn.task.class_names))
+        answers = adapted.logits(torch.from_numpy(drawn.rows[is_test])).argmax(-1).numpy()
         accuracies.append((answers == drawn.truth[is_test]).mean())
     return np.array(accuracies)
 

@@ -23,7 +23,14 @@ EXCEPTIONS = {
     "check_classifiers_classes": "its last case has a class called -1, which here means no label; scikit-learn exempts "
     "its own semi-supervised classifiers by their names"
 }
-PLAIN = {"feature_transform": "none", "repulsion": "none", "similarity": "euclidean", "scale": 0.5, "tolerance": 1.0}
+PLAIN = {
+    "rule": "paper",
+    "feature_transform": "none",
+    "repulsion": "none",
+    "similarity": "euclidean",
+    "scale": 0.5,
+    "tolerance": 1.0,
+}
 
 
 def two_heaps(n: int = 60, dim: int = 8, n_labels: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -144,10 +151,12 @@ def test_frames_of_pandas_and_polars_give_what_the_array_gives():
 def test_it_works_in_a_pipeline_and_a_grid_search():
     X, y, truth = two_heaps(n=120, n_labels=10)
     pipeline = make_pipeline(Normalizer(), ReMPClassifier())
-    search = GridSearchCV(pipeline, {"rempclassifier__scale": [1.0, 10.0]}, cv=2).fit(X, y)
+    search = GridSearchCV(pipeline, {"rempclassifier__layers": [0, 10]}, cv=2).fit(X, y)
     assert (search.predict(X) == truth).mean() > 0.9
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    apart = GridSearchCV(ReMPClassifier(), {"scale": [1.0, 10.0]}, cv=2).fit(X[:20], y[:20], X_unlabelled=X[20:])
+    apart = GridSearchCV(ReMPClassifier(rule="paper"), {"scale": [1.0, 10.0]}, cv=2).fit(
+        X[:20], y[:20], X_unlabelled=X[20:]
+    )
     assert len(apart.best_estimator_.transduction_) == 120
 
 
@@ -161,7 +170,7 @@ def test_the_score_is_the_accuracy_on_the_rows_that_have_a_label():
 
 def test_a_pickled_and_a_cloned_one_answer_the_same():
     X, y, _ = two_heaps()
-    fitted = ReMPClassifier(scale=5.0).fit(X, y)
+    fitted = ReMPClassifier().fit(X, y)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(X), fitted.predict_proba(X))
     np.testing.assert_array_equal(clone(fitted).fit(X, y).prototypes_, fitted.prototypes_)
 
@@ -169,7 +178,7 @@ def test_a_pickled_and_a_cloned_one_answer_the_same():
 def test_not_converged_is_a_warning_with_layers_and_distance():
     X, y, _ = two_heaps()
     with pytest.warns(ConvergenceWarning, match=r"not converged after 1 layers: .* still moved by \d+\.\d%"):
-        ReMPClassifier(layers=1, tolerance=0.0).fit(X, y)
+        ReMPClassifier(rule="paper", layers=1, tolerance=0.0).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ReMPClassifier().fit(X, y).n_iter_ == len(ReMPClassifier().fit(X, y).moves_)

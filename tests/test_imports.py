@@ -27,6 +27,7 @@ ORDER = [
     "episodes",
     "rows",
     "rectification",
+    "propagation",
     "backbones",
     "methods",
     "estimator",

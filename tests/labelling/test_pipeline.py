@@ -9,13 +9,10 @@ import torch
 
 from clustered_rows import clustered_task
 from remp.errors import ConfigError
-from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.quality.calibration import calibrate
-from remp.labelling.quality.held_out import hold_out
 from remp.labelling.tasks.task import LabellingTask
-from remp.rectification.propagate import Propagation, propagate
+from remp.propagation.fit import fit_rows
 from remp.rows import ArrayRows
 
 GIVEN, LABELLED, UNCERTAIN, UNKNOWN = range(4)
@@ -52,12 +49,7 @@ def test_probabilities_and_confusion_are_those_of_a_loop_over_items():
     task, rows, _ = clustered_task(noise=1.5)
     labelling = label_rows(task, ArrayRows(rows, chunk=7))
     check_sensible(labelling)
-    settings = with_fitting_share(Propagation(), np.full(4, 3))
-    propagated = propagate(ArrayRows(rows), task.labels, 4, settings)
-    calibration = calibrate(
-        hold_out(propagated, ArrayRows(rows), task.labels), np.full(4, 3), propagated.settings.scale
-    )
-    probabilities = calibration.probabilities(propagated.logits(torch.from_numpy(rows))).numpy()
+    probabilities = fit_rows(ArrayRows(rows), task.labels, 4).probabilities(torch.from_numpy(rows)).numpy()
     confusion = np.zeros((4, 4))
     for item in np.flatnonzero(~task.is_labelled):
         second, first = np.argsort(probabilities[item])[-2:]
@@ -94,14 +86,6 @@ def test_reject_leaves_the_uncertain_unlabelled():
     assert (labelling.labels == truth)[kept].mean() > (labelling.best == truth)[left].mean() + 0.05
 
 
-def test_the_share_of_the_labels_grows_with_their_number_up_to_the_one_set():
-    shares = [with_fitting_share(Propagation(label_share=0.5), np.full(3, k)).label_share for k in (1, 5, 10, 90)]
-    assert shares == pytest.approx([1 / 11, 1 / 3, 0.5, 0.5])
-    assert with_fitting_share(Propagation(label_share=0.5), np.array([1, 3, 3])).label_share == pytest.approx(
-        1.8 / 11.8
-    )
-
-
 def test_reject_must_be_a_probability():
     task, rows, _ = clustered_task()
     with pytest.raises(ConfigError, match="reject is 90"):
@@ -130,7 +114,8 @@ def test_odd_tasks_have_finite_and_sensible_outcomes(odd, same):
         assert (labelling.runner_up == -1).all()
         assert (labelling.best == 0).all()
     check_sensible(labelling)
-    assert (labelling.estimate is None) == (-1 not in labels)
+    assert (labelling.estimate is None) == (-1 not in labels or n_classes == 1)
+    assert bool(labelling.no_estimate) == (-1 in labels and n_classes == 1)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-20, 1e20])

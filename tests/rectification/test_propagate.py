@@ -270,7 +270,7 @@ def test_labels_that_cannot_be_are_refused(change, message):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"transform": "mirror+l2"}, "leave mirror out"),
+        ({"transform": "mirror+l2"}, "leave mirror"),
         ({"transform": "sqrt"}, "unknown part 'sqrt'"),
         ({"layers": -1}, "layers is -1"),
         ({"repulsion": "neg"}, "choose from"),

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,13 +13,19 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from remp.checks import check_choice
 from remp.errors import ConfigError
 from remp.estimator.label_codes import UNLABELLED, encoded
-from remp.rectification.propagate import Propagated, Propagation, propagate
+from remp.propagation.adaptive import Adapted, Adaptive
+from remp.propagation.fit import fit_rows
+from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.settings import Metric, Repulsion, RowNorm
 from remp.rows import ArrayRows, Rows
 from remp.rows.array import JoinedRows
 from remp.rows.dataset import as_rows, is_rows
+
+Rule = Literal["adaptive", "paper"]
+_SHARED = ("layers", "balanced")  # settings that both rules have
 
 
 class ReMPClassifier(ClassifierMixin, BaseEstimator):
@@ -29,16 +35,18 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
+    rule : str
+        "adaptive" for any shares of the classes and any number of labels, or "paper".
     feature_transform : str
         Parts of "power+l2+centre", or "none".
     layers : int
-        Passes over the rows at most.
+        Passes over the unlabelled rows; 0 is no rectification.
     scale, repulsion, row_norm, similarity, residual, threshold, step, label_share
-        As in :class:`remp.Rectification`, with defaults that suit thousands of rows.
+        As in :class:`remp.Rectification`, with defaults that suit thousands of rows; for ``rule="paper"`` only.
     balanced : bool
-        Assume classes of equal size.
+        The classes are known to be of equal size.
     tolerance : float
-        A ConvergenceWarning is given if in the last layer a prototype still moved by more than this share of the
+        With ``rule="paper"``, a ConvergenceWarning is given if in the last layer a prototype still moved by more than this share of the
         prototypes' mean norm.
 
     Attributes
@@ -48,13 +56,15 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
     transduction_ : array
         (n,) a label for each row of fit; where one was given, it is kept.
     label_distributions_ : array
-        (n, N) float32 probabilities; rows sum to 1.
+        (n, N) float32 probabilities, calibrated by labels that are hidden in turn, as in ``remp label``; rows sum to 1.
     prototypes_ : array
         (N, d) in the space of the transformed features.
     n_iter_ : int
         The layers that were made.
     moves_ : array
         (`n_iter_`,) how far the prototypes moved in each.
+    left_out_ : bool
+        Whether rectification was left out because the hidden labels are clearly likelier without it.
 
     Notes
     -----
@@ -77,6 +87,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
+        rule: Rule = "adaptive",
         feature_transform: str = Propagation.transform,
         layers: int = Propagation.layers,
         scale: float = Propagation.scale,
@@ -90,6 +101,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         balanced: bool = Propagation.balanced,
         tolerance: float = 0.05,
     ) -> None:
+        self.rule = rule
         self.feature_transform = feature_transform
         self.layers = layers
         self.scale = scale
@@ -122,7 +134,9 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         if X_unlabelled is not None:
             rows = JoinedRows(rows, self._rows(X_unlabelled, reset=False))
             codes = np.concatenate([codes, np.full(len(rows) - len(codes), UNLABELLED)])
-        self._model = _in_double(propagate(rows, codes, len(self.classes_), settings))
+        fitted = fit_rows(rows, codes, len(self.classes_), settings)
+        self._model, self._calibration = _in_double(fitted.model), fitted.calibration
+        self.left_out_ = fitted.left_out
         self.prototypes_ = self._model.prototypes.numpy()
         self.moves_ = np.array(self._model.moves)
         self.n_iter_ = len(self.moves_)
@@ -147,11 +161,19 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         weight = None if sample_weight is None else np.asarray(sample_weight)[given]
         return accuracy_score(classes[codes[given]], self.predict(X)[given], sample_weight=weight)
 
-    def _settings(self) -> Propagation:
+    def _settings(self) -> Adaptive | Propagation:
+        check_choice("rule", self.rule, Rule)
         if not self.tolerance >= 0:
             raise ConfigError(f"tolerance is {self.tolerance}; needed a share of the prototypes' norm, 0 or more")
-        names = [field.name for field in fields(Propagation) if field.name != "transform"]
-        return Propagation(transform=self.feature_transform, **{name: getattr(self, name) for name in names})
+        given = {field.name: getattr(self, field.name) for field in fields(Propagation) if field.name != "transform"}
+        if self.rule == "paper":
+            return Propagation(transform=self.feature_transform, **given)
+        unused = [name for name in given if name not in _SHARED and given[name] != getattr(Propagation, name)]
+        if unused:
+            raise ConfigError(
+                f"{unused[0]}={given[unused[0]]!r} is a setting of the paper's rule: give rule='paper' too"
+            )
+        return Adaptive(self.feature_transform, self.layers, self.balanced)
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
         """X as rows, checked; an array that is no array of objects is not copied."""
@@ -175,7 +197,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         return rows
 
     def _warn_if_moving(self) -> None:
-        if self.n_iter_ and self.moves_[-1] > self.tolerance:
+        if self.rule == "paper" and self.n_iter_ and self.moves_[-1] > self.tolerance:
             warnings.warn(
                 f"not converged after {self.n_iter_} layers: a prototype still moved by {self.moves_[-1]:.1%} of the "
                 f"prototypes' mean norm (tolerance {self.tolerance:.1%}). Take more layers, or raise the tolerance",
@@ -202,7 +224,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
 
     def _softmax(self, chunk: torch.Tensor) -> np.ndarray:
         """(m, d) -> (m, N), in float64: so a row gets the same answer in any company."""
-        return torch.softmax(self._model.logits(chunk.double()), dim=1).numpy()
+        return self._calibration.probabilities(self._model.logits(chunk.double())).numpy()
 
 
 def _encoded(y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -213,6 +235,6 @@ def _encoded(y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     return classes, codes
 
 
-def _in_double(model: Propagated) -> Propagated:
+def _in_double(model: Adapted | Propagated) -> Adapted | Propagated:
     tensors: dict[str, Any] = {name: value for name, value in vars(model).items() if isinstance(value, torch.Tensor)}
     return replace(model, **{name: tensor.double() for name, tensor in tensors.items()})

@@ -6,9 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.labelling.quality.calibration import Calibration
-from remp.labelling.quality.unknown import resemblance
-from remp.rectification.propagate import Propagated
+from remp.propagation.fit import Fitted
 from remp.rows import Block, Rows, Shard
 
 
@@ -16,7 +14,8 @@ from remp.rows import Block, Rows, Shard
 class Decision:
     """(n,) arrays as in Labelling, and confusion (N, N). A given label has probability 1.
 
-    resemblance: (n,) cosine with the nearest class mean of labelled items."""
+    resemblance: (n,) cosine with the nearest class mean of labelled items, not centred. top_score: (n,) the largest
+    score of a class without rectification."""
 
     best: np.ndarray
     runner_up: np.ndarray
@@ -24,17 +23,16 @@ class Decision:
     margin: np.ndarray
     before: np.ndarray
     resemblance: np.ndarray
+    top_score: np.ndarray
     confusion: np.ndarray
 
 
-def decide(
-    propagated: Propagated, calibration: Calibration, rows: Rows, labels: np.ndarray, shard: Shard
-) -> Decision | None:
+def decide(fitted: Fitted, rows: Rows, labels: np.ndarray, shard: Shard) -> Decision | None:
     """The decision of all rows in the first process, None in the others."""
-    n_classes, (first, stop) = len(propagated.prototypes), shard.span(len(rows))
+    n_classes, (first, stop) = len(fitted.model.prototypes), shard.span(len(rows))
     parts = {name: np.empty(stop - first, kind) for name, kind in _KINDS.items()}
     confusion, at = torch.zeros(n_classes, n_classes, dtype=torch.float64), 0
-    for values, confused in shard.each(_Deciding(propagated, calibration), rows, labels):
+    for values, confused in shard.each(_Deciding(fitted), rows, labels):
         for name, here in values.items():
             parts[name][at : at + len(here)] = here
         confusion, at = confusion + confused, at + len(values["best"])
@@ -47,19 +45,20 @@ def decide(
 class _Deciding:
     """The decision of the rows of a block, as arrays by their names, and its confusion (N, N)."""
 
-    propagated: Propagated
-    calibration: Calibration
+    fitted: Fitted
 
     def __call__(self, block: Block) -> tuple[dict[str, np.ndarray], Tensor]:
-        n_classes = len(self.propagated.prototypes)
+        model, n_classes = self.fitted.model, len(self.fitted.model.prototypes)
+        plain = model.without_rectification()
         parts = {name: np.empty(len(block), kind) for name, kind in _KINDS.items()}
         confusion, at = torch.zeros(n_classes, n_classes, dtype=torch.float64), 0
         for chunk in block.chunks():
             given = torch.from_numpy(np.array(block.labels[at : at + len(chunk)]))
-            probabilities = self.calibration.probabilities(self.propagated.logits(chunk))  # (m, N)
+            probabilities = self.fitted.probabilities(chunk)  # (m, N)
             here = _chosen(probabilities, given)
-            here["before"] = self.propagated.logits(chunk, rectified=False).argmax(-1)
-            here["resemblance"] = resemblance(self.propagated.features(chunk), self.propagated.prototypes_before)
+            here["before"] = model.logits(chunk, rectified=False).argmax(-1)
+            here["resemblance"] = self.fitted.likeness(chunk)
+            here["top_score"] = plain.scores(chunk).amax(-1)
             for name, values in here.items():
                 parts[name][at : at + len(chunk)] = values.numpy()
             free = given < 0
@@ -75,6 +74,7 @@ _KINDS = {
     "margin": np.float32,
     "before": np.int64,
     "resemblance": np.float32,
+    "top_score": np.float32,
 }
 
 

@@ -6,6 +6,7 @@ from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError
 from remp.labelling.output.class_folders import Way
 from remp.models import DEFAULT_EMBEDDER
+from remp.propagation.adaptive import Adaptive
 from remp.rectification.propagate import Propagation
 
 
@@ -45,7 +46,7 @@ class LabelOptions:
     unknown: bool = True
     n_next: int = 10
     class_folders: Way | None = None
-    propagation: Propagation = field(default_factory=Propagation)
+    propagation: Adaptive | Propagation = field(default_factory=Adaptive)
 
     def __post_init__(self) -> None:
         if self.reject is not None and not 0 <= self.reject <= 1:

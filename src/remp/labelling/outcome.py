@@ -19,14 +19,16 @@ _DECIMALS = 6
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """The share of the unlabelled items whose `best` is right, if each is of one of the classes; the truth is in
-    low … high in `level` of all tasks. basis: in words, what it was computed from."""
+    """The share of the unlabelled items whose `best` is right; the truth is in low … high in `level` of all tasks, and
+    `low` reckons with a few strangers among the items. basis: in words, what it was computed from. is_checked: whether
+    labels could be hidden to check it; if not, only the range means something."""
 
     accuracy: float
     low: float
     high: float
     level: float
     basis: str
+    is_checked: bool = True
 
 
 @dataclass(frozen=True)
@@ -34,13 +36,14 @@ class Finding:
     """Something the user should look at before trusting the labels.
 
     items: numbers of the items it is about. classes: names of the classes it is about: of a suspicious label the one it
-    would be without, of duplicates those they carry.
+    would be without, of duplicates those they carry. beside: numbers of examples to compare the items with.
     """
 
     kind: Literal["suspicious label", "exact duplicates", "near duplicates", "single example", "similar classes"]
     text: str
     items: tuple[int, ...] = ()
     classes: tuple[str, ...] = ()
+    beside: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Labelling:
     prototypes_before, prototypes: (N, d), in the space of sample_features.
     seconds: what each part took. folder: where the files are, if any were written. stages: how many images each part of
     embedding has done, and how fast; what is in the cache is not done again.
+    no_estimate: why there is no estimate, if there is none though items were labelled. left_out: whether rectification
+    was left out because the held-out labels say that it hurts. reject: the threshold that was asked for, if any.
     """
 
     task: LabellingTask
@@ -86,6 +91,9 @@ class Labelling:
     findings: tuple[Finding, ...]
     label_next: tuple[Advice, ...]
     seconds: dict[str, float]
+    no_estimate: str = ""
+    left_out: bool = False
+    reject: float | None = None
     folder: Path | None = None
     stages: "dict[str, Stage]" = field(default_factory=dict)
 

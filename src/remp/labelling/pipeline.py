@@ -8,23 +8,25 @@ import numpy as np
 
 from remp.errors import ConfigError
 from remp.labelling.decision import Decision, decide
-from remp.labelling.few_labels import with_fitting_share
 from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
 from remp.labelling.quality.advice import MOST_CANDIDATES, advise
-from remp.labelling.quality.calibration import Calibration, calibrate
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.findings import duplicates, similar_classes, single_examples, suspicious_labels
-from remp.labelling.quality.held_out import HeldOut, hold_out, sample_of
-from remp.labelling.quality.unknown import smallest_known
+from remp.labelling.quality.unknown import at_home, smallest_known, spreads_of
 from remp.labelling.tasks.task import LabellingTask
-from remp.rectification.propagate import Propagated, Propagation, propagate
+from remp.propagation.adaptive import Adapted, Adaptive
+from remp.propagation.fit import Fitted, fit_rows
+from remp.propagation.held_out import sample_of
+from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import Rows, Shard
 
 # Unlabelled items that the accuracy is estimated from, and items of either kind that the map shows.
 _JUDGED, _MAPPED = 20_000, 2000
 # Labelled items that candidates for labelling are compared with.
 _MOST_LABELLED = 4000
-_DEFAULTS = Propagation()
+# The accuracy is not estimated if more than this share of the unlabelled items resembles no class.
+_UNLIKE = 0.5
+_DEFAULTS = Adaptive()
 
 
 def label_rows(
@@ -34,7 +36,7 @@ def label_rows(
     reject: float | None = None,
     unknown: bool = True,
     n_next: int = 10,
-    propagation: Propagation = _DEFAULTS,
+    propagation: Adaptive | Propagation = _DEFAULTS,
     content_hashes: np.ndarray | None = None,
     picture_hashes: np.ndarray | None = None,
     shard: Shard | None = None,
@@ -49,31 +51,29 @@ def label_rows(
     if reject is not None and not 0 <= reject <= 1:
         raise ConfigError(f"reject is {reject}; needed a probability: 0 … 1")
     shard, seconds = shard or Shard(), dict[str, float]()
-    counts = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names))
+    n_classes = len(task.class_names)
     with _timed("propagate", seconds):
-        settings = with_fitting_share(propagation, np.maximum(counts, 1))
-        propagated = propagate(rows, task.labels, len(task.class_names), settings, shard=shard)
-    with _timed("judge", seconds):
-        held_out = hold_out(propagated, rows, task.labels)
-        calibration = calibrate(held_out, counts, propagation.scale)
+        fitted = fit_rows(rows, task.labels, n_classes, propagation, shard=shard)
     with _timed("label", seconds):
-        decision = decide(propagated, calibration, rows, task.labels, shard)
+        decision = decide(fitted, rows, task.labels, shard)
     if decision is None:
         return None
     with _timed("judge", seconds):
-        estimate = _estimate(task, rows, propagated, calibration, held_out)
+        status = _status(task, decision, fitted, reject)
+        no_estimate = _no_estimate(task, status)
+        estimate = None if no_estimate else _estimate(task, rows, fitted)
         findings = (
-            *suspicious_labels(task, held_out, calibration),
+            *suspicious_labels(task, fitted.held_out, fitted.calibration),
             *duplicates(task, content_hashes, picture_hashes),
             *single_examples(task),
             *similar_classes(task, decision.confusion),
         )
-        status = _status(task, decision, held_out if unknown else None, reject)
-        label_next = _label_next(task, rows, propagated, decision, status, n_next)
+        status = status if unknown else _status(task, decision, None, reject)
+        label_next = _label_next(task, rows, fitted.model, decision, status, n_next)
         mapped = np.union1d(
             *(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled))
         )
-        mapped_features = propagated.features(rows.take(mapped)).numpy()
+        mapped_features = fitted.model.features(rows.take(mapped)).numpy()
     return Labelling(
         task=task,
         labels=np.where(status <= STATUSES.index("labelled"), decision.best, -1),
@@ -87,38 +87,60 @@ def label_rows(
         expected_sizes=decision.confusion.sum(1),
         sample=mapped,
         sample_features=mapped_features,
-        prototypes_before=propagated.prototypes_before.numpy(),
-        prototypes=propagated.prototypes.numpy(),
+        prototypes_before=fitted.model.prototypes_before.numpy(),
+        prototypes=fitted.model.prototypes.numpy(),
         estimate=estimate,
         findings=findings,
         label_next=label_next,
         seconds=seconds,
+        no_estimate=no_estimate,
+        left_out=fitted.left_out,
+        reject=reject,
     )
 
 
-def _estimate(
-    task: LabellingTask, rows: Rows, propagated: Propagated, calibration: Calibration, held_out: HeldOut
-) -> AccuracyEstimate | None:
+def _estimate(task: LabellingTask, rows: Rows, fitted: Fitted) -> AccuracyEstimate | None:
     """The accuracy, from a sample of the unlabelled items."""
     unlabelled = np.flatnonzero(~task.is_labelled)
-    logits = propagated.logits(rows.take(sample_of(unlabelled, _JUDGED)))
-    return estimate_accuracy(calibration, logits, len(unlabelled), held_out)
+    logits = fitted.model.logits(rows.take(sample_of(unlabelled, _JUDGED)))
+    counts = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names))
+    return estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts)
 
 
-def _status(task: LabellingTask, decision: Decision, held_out: HeldOut | None, reject: float | None) -> np.ndarray:
-    """(n,) index into STATUSES; nothing is unknown without the held-out items."""
+def _no_estimate(task: LabellingTask, status: np.ndarray) -> str:
+    """Why the accuracy cannot be known; "" if it can, or if there is nothing to know."""
+    unlabelled = ~task.is_labelled
+    if not unlabelled.any():
+        return ""
+    if len(task.class_names) == 1:
+        return "there is one class only: examples of what is not in it would tell how well it is recognised"
+    strange = int((status[unlabelled] == STATUSES.index("unknown")).sum())
+    if strange > _UNLIKE * unlabelled.sum():
+        return (
+            f"{strange:,} of {unlabelled.sum():,} unlabelled items are unlike all labelled ones: label some of "
+            "these, so that the labelled items are like the others"
+        )
+    return ""
+
+
+def _status(task: LabellingTask, decision: Decision, fitted: Fitted | None, reject: float | None) -> np.ndarray:
+    """(n,) index into STATUSES; nothing is unknown without what was fitted."""
     status = np.full(len(task.names), STATUSES.index("labelled"), np.int8)
     if reject is not None:
         status[decision.probability < reject] = STATUSES.index("uncertain")
-    if held_out is not None:
-        least = smallest_known(held_out.resemblance, decision.resemblance[~task.is_labelled])
-        status[decision.resemblance < least] = STATUSES.index("unknown")
+    if fitted is not None:
+        held_out = fitted.held_out.resemblance, fitted.held_out.plain.amax(-1).numpy()
+        spreads = spreads_of(*held_out)
+        values = at_home(decision.resemblance, decision.top_score, spreads)
+        status[values < smallest_known(at_home(*held_out, spreads), values[~task.is_labelled])] = STATUSES.index(
+            "unknown"
+        )
     status[task.is_labelled] = STATUSES.index("given")
     return status
 
 
 def _label_next(
-    task: LabellingTask, rows: Rows, propagated: Propagated, decision: Decision, status: np.ndarray, n_next: int
+    task: LabellingTask, rows: Rows, model: Adapted | Propagated, decision: Decision, status: np.ndarray, n_next: int
 ) -> tuple[Advice, ...]:
     """Advice among a sample of the unlabelled items that resemble a class."""
     if n_next == 0:
@@ -128,9 +150,9 @@ def _label_next(
     labelled = sample_of(np.flatnonzero(task.is_labelled), _MOST_LABELLED)
     return advise(
         candidates,
-        propagated.features(rows.take(candidates)),
+        model.features(rows.take(candidates)),
         decision.margin[candidates],
-        propagated.features(rows.take(labelled)),
+        model.features(rows.take(labelled)),
         [(task.class_names[decision.best[item]], task.class_name(decision.runner_up[item])) for item in candidates],
         n_next,
     )

@@ -18,8 +18,8 @@ from remp.labelling.quality.findings import duplicates, equal_groups, near_group
 from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
-from remp.rectification.propagate import Propagation
-from remp.rectification.transform import RowTransform, fit_transform
+from remp.propagation.adaptive import Adaptive
+from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.classes import StudioClass
 from remp.studio.state import UNKNOWN
@@ -28,7 +28,8 @@ from remp.system.progress import progress
 
 _PORTION = 256  # pictures embedded between two looks at whether to stop
 _MOST_TWINS = 40  # pictures that look alike in one finding
-_SETTINGS = Propagation()
+# Features are kept rooted and of unit length; the rest of the transform depends on the labels, which change.
+_PARTS, _SETTINGS = FeatureTransform.parse("power+l2"), Adaptive(transform="l2+centre")
 
 
 def open_collection(folder: Path, labels: Path | None = None) -> LabellingTask:
@@ -42,7 +43,7 @@ def open_collection(folder: Path, labels: Path | None = None) -> LabellingTask:
 
 @dataclass(frozen=True)
 class Features:
-    """What is embedded so far. items: (m,) numbers, ascending. values: (m, dim), transformed as propagation wants them.
+    """What is embedded so far. items: (m,) numbers, ascending. values: (m, dim), rooted and of unit length.
     content_hashes, picture_hashes: (m,), to find duplicates by."""
 
     items: np.ndarray
@@ -110,7 +111,7 @@ def _features(run: EmbeddingRun, *, in_place: bool) -> Features:
     """in_place: the values of the run may be changed, so that there is one copy of them in memory."""
     items = np.flatnonzero(run.is_done)
     values = run.values if in_place and len(items) == len(run.values) else run.values[items]
-    transform, _ = fit_transform(ArrayRows(values), _SETTINGS.parts, Shard())
+    transform, _ = fit_transform(ArrayRows(values), _PARTS, Shard())
     start = 0
     for chunk in ArrayRows(values).chunks():
         values[start : start + len(chunk)] = transform(chunk).numpy()
@@ -162,8 +163,7 @@ class Prediction:
 def predict(task: LabellingTask, features: Features, given: Labels) -> Prediction:
     """What `remp label` says of the same labels, by the same functions; what to label next is `next_items`."""
     made, numbers = given.task(task, features)
-    settings = replace(_SETTINGS, transform="none")
-    labelling = label_rows(made, ArrayRows(features.values), n_next=0, propagation=settings)
+    labelling = label_rows(made, ArrayRows(features.values), n_next=0, propagation=_SETTINGS)
     assert labelling is not None  # None is for the other processes of several
     marked = given.labels[features.items] == UNKNOWN
     status = np.where(marked, STATUSES.index("unknown"), labelling.status).astype(labelling.status.dtype)

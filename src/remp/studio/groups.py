@@ -22,7 +22,7 @@ class Group:
 
 
 def find_groups(values: np.ndarray, items: np.ndarray) -> list[Group]:
-    """k-means of the features (m, d), which have unit length; items: (m,) their numbers. The tightest groups first.
+    """k-means of the features (m, d), centred and of unit length then; items: (m,) their numbers. The tightest first.
 
     There are more groups than anybody expects classes, √(m / 2): a group of one class is named at a glance, and
     nothing is lost if two groups get the same name.
@@ -34,9 +34,11 @@ def find_groups(values: np.ndarray, items: np.ndarray) -> list[Group]:
     chosen: np.ndarray = np.arange(len(values))
     if len(values) > _SAMPLE:
         chosen = np.sort(random.choice(len(values), _SAMPLE, replace=False))
-    means = MiniBatchKMeans(n_groups, n_init=3, batch_size=1024, random_state=SEED).fit(values[chosen]).cluster_centers_
+    centre = values[chosen].mean(0)
+    model = MiniBatchKMeans(n_groups, n_init=3, batch_size=1024, random_state=SEED)
+    means = model.fit(_centred(values[chosen], centre)).cluster_centers_
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-    nearest, likeness = _nearest(values, means)
+    nearest, likeness = _nearest(values, centre, means)
     groups, tightness = [], []
     for number in range(n_groups):
         members = np.flatnonzero(nearest == number)
@@ -56,11 +58,16 @@ def _spread(n: int) -> np.ndarray:
     return np.unique(np.linspace(0, max(_SHOWN_SHARE * n, MOST_SHOWN) - 1, MOST_SHOWN).round().astype(int))
 
 
-def _nearest(values: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _centred(values: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    centred = values - centre
+    return centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
+
+
+def _nearest(values: np.ndarray, centre: np.ndarray, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each row the number of the nearest mean, and the cosine."""
     nearest, likeness = np.empty(len(values), np.int64), np.empty(len(values), np.float32)
     for start in range(0, len(values), 4096):
-        cosines = values[start : start + 4096] @ means.T
+        cosines = _centred(values[start : start + 4096], centre) @ means.T
         nearest[start : start + 4096] = cosines.argmax(1)
         likeness[start : start + 4096] = cosines.max(1)
     return nearest, likeness

@@ -5,16 +5,23 @@ import pytest
 import torch
 
 from clustered_rows import clustered_task
-from remp.labelling.few_labels import with_fitting_share
-from remp.labelling.quality.calibration import calibrate
 from remp.labelling.quality.estimate import estimate_accuracy
-from remp.labelling.quality.held_out import HeldOut, hold_out
-from remp.rectification.propagate import Propagation, propagate
+from remp.propagation.adaptive import adapt
+from remp.propagation.calibration import calibrate
+from remp.propagation.fit import fit_rows
+from remp.propagation.held_out import HeldOut
 from remp.rows import ArrayRows
 
 
 def nothing_held_out(n_classes):
-    return HeldOut(*[np.empty(0, np.int64)] * 2, torch.empty(0, n_classes), np.empty(0), torch.empty(0, 2))
+    nothing = torch.empty(0, n_classes)
+    return HeldOut(*[np.empty(0, np.int64)] * 2, nothing, nothing, np.empty(0), torch.empty(0, 2))
+
+
+def prior(n_classes):
+    """The calibration of one label a class, without anything held out."""
+    model = adapt(ArrayRows(np.eye(n_classes, dtype=np.float32)), np.arange(n_classes), n_classes)
+    return calibrate(model, nothing_held_out(n_classes), np.ones(n_classes))
 
 
 def judged(seed, **choices):
@@ -22,12 +29,10 @@ def judged(seed, **choices):
     task, rows, truth = clustered_task(seed, **choices)
     n_classes, rest = len(task.class_names), ~task.is_labelled
     counts = np.bincount(task.labels[task.is_labelled])
-    propagated = propagate(ArrayRows(rows), task.labels, n_classes, with_fitting_share(Propagation(), counts))
-    held = hold_out(propagated, ArrayRows(rows), task.labels)
-    logits = propagated.logits(torch.from_numpy(rows[rest]))
-    calibration = calibrate(held, counts, propagated.settings.scale)
+    fitted = fit_rows(ArrayRows(rows), task.labels, n_classes)
+    logits = fitted.model.logits(torch.from_numpy(rows[rest]))
     accuracy = (logits.argmax(-1).numpy() == truth[rest]).mean()
-    return estimate_accuracy(calibration, logits, int(rest.sum()), held), accuracy
+    return estimate_accuracy(fitted.calibration, logits, int(rest.sum()), fitted.held_out, counts), accuracy
 
 
 def test_the_interval_covers_the_truth_in_most_made_up_tasks_and_says_something():
@@ -61,18 +66,20 @@ def test_without_a_second_label_a_class_the_interval_is_wide_and_the_basis_says_
 def test_the_interval_is_that_of_simulated_accuracies():
     random = np.random.default_rng(0)
     logits, held = torch.from_numpy(random.normal(size=(50, 3))) * 2, nothing_held_out(3)
-    calibration = calibrate(held, np.ones(3))
-    estimate = estimate_accuracy(calibration, logits, 50, held)
+    calibration = prior(3)
+    estimate = estimate_accuracy(calibration, logits, 50, held, np.full(3, 16))
     sharpness = random.choice(calibration.sharpness, size=20_000, p=calibration.weights)
     best = np.stack([torch.softmax(logits * value, -1).amax(-1).numpy() for value in calibration.sharpness])
     best = best[np.searchsorted(calibration.sharpness, sharpness)]
     simulated = (random.random(best.shape) < best).mean(1)
     assert estimate.accuracy == pytest.approx(simulated.mean(), abs=0.01)
-    low, high = np.quantile(simulated, [0.05, 0.95])
+    strangers = random.choice([0, 0.05, 0.1, 0.15], size=20_000, p=[0.4, 0.2, 0.2, 0.2])
+    low, high = np.quantile(simulated * (1 - strangers), 0.05), np.quantile(simulated, 0.95)
     assert estimate.low == pytest.approx(low, abs=0.03)
     assert estimate.high == pytest.approx(high, abs=0.03)
 
 
 def test_nothing_is_said_of_no_items():
     held = nothing_held_out(3)
-    assert estimate_accuracy(calibrate(held, np.ones(3)), torch.empty(0, 3), 0, held) is None
+    assert estimate_accuracy(prior(3), torch.empty(0, 3), 0, held, np.ones(3)) is None
+    assert estimate_accuracy(prior(1), torch.zeros(5, 1), 5, nothing_held_out(1), np.ones(1)) is None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
+from remp.labelling.quality.rejection import rejection_table
 from remp.system.files import write_atomically
 from remp.version import __version__
 
@@ -75,6 +76,9 @@ def labels_json(labelling: Labelling) -> str:
         "classes": _classes(labelling),
         "items": labelling.records(),
         "estimate": asdict(labelling.estimate) if labelling.estimate else None,
+        "no_estimate": labelling.no_estimate,
+        "rectification_left_out": labelling.left_out,
+        "reject": [kept._asdict() for kept in rejection_table(labelling)],
         "findings": [
             {"kind": finding.kind, "text": finding.text, "files": [names[item] for item in finding.items]}
             for finding in labelling.findings

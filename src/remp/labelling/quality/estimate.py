@@ -5,49 +5,68 @@ import torch
 from torch import Tensor
 
 from remp.labelling.outcome import AccuracyEstimate
-from remp.labelling.quality.calibration import Calibration
-from remp.labelling.quality.held_out import HeldOut
+from remp.propagation.calibration import Calibration
+from remp.propagation.held_out import HeldOut
 
 LEVEL = 0.9
-# What no temperature mends: the standard deviation of a task's accuracy around the best one, at an accuracy of 0.5.
-_MISFIT = 0.06
+# What no temperature mends: the standard deviation of a task's accuracy around the best one, at an accuracy of 0.5, is
+# the first over √K for K labels a class, and no less than the second. Measured: results/tries/robustness.md.
+_MISFIT, _LEAST_MISFIT = 0.12, 0.03
+# Strangers among the unlabelled items are all wrong, and hardly seen: shares that are reckoned with, and how probable.
+_STRANGERS = {0.0: 0.4, 0.05: 0.2, 0.1: 0.2, 0.15: 0.2}
 _POINTS = np.linspace(0, 1, 1001)
 
 
 def estimate_accuracy(
-    calibration: Calibration, logits: Tensor, n_unlabelled: int, held_out: HeldOut
+    calibration: Calibration, logits: Tensor, n_unlabelled: int, held_out: HeldOut, counts: np.ndarray
 ) -> AccuracyEstimate | None:
-    """logits: (m, N) of a sample of the unlabelled items; None if there are none of them.
+    """logits: (m, N) of a sample of the unlabelled items; None if there are none of them, or one class: then nothing
+    can be right or wrong by these logits. counts: (N,) labelled items of each class.
 
     At each temperature the accuracy is the mean probability of the likeliest class; the interval is that of the mixture
-    over the temperatures, widened by the luck of `n_unlabelled` draws and by what no temperature mends.
+    over the temperatures, widened by the luck of `n_unlabelled` draws and by what no temperature mends; its lower end
+    also by strangers that may be among the items.
     """
-    if not len(logits):
+    if not len(logits) or logits.shape[1] == 1:
         return None
-    means, spreads = _by_sharpness(calibration, logits, n_unlabelled)
-    points = torch.from_numpy((_POINTS[:, None] - means) / spreads)
-    below = torch.special.ndtr(points).numpy() @ calibration.weights
-    low, high = (float(np.interp(share, below, _POINTS)) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    n_shot = float(1 / np.mean(1 / counts))
+    misfit = max(_MISFIT / np.sqrt(n_shot), _LEAST_MISFIT)
+    means, spreads = _by_sharpness(calibration, logits, n_unlabelled, misfit)
+    low = _quantile((1 - LEVEL) / 2, calibration, means, spreads, _STRANGERS)
+    high = _quantile((1 + LEVEL) / 2, calibration, means, spreads, {0.0: 1.0})
     accuracy = float(np.clip(means @ calibration.weights, low, high))
-    return AccuracyEstimate(accuracy, low, high, LEVEL, _basis(held_out, n_unlabelled))
+    return AccuracyEstimate(accuracy, low, high, LEVEL, _basis(held_out, n_unlabelled), is_checked=len(held_out) > 0)
 
 
-def _by_sharpness(calibration: Calibration, logits: Tensor, n_unlabelled: int) -> tuple[np.ndarray, np.ndarray]:
+def _by_sharpness(
+    calibration: Calibration, logits: Tensor, n_unlabelled: int, misfit: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Expected accuracy (g,) and its standard deviation (g,) at each sharpness."""
     margins = logits.double() - logits.double().amax(-1, keepdim=True)
     best = [1 / torch.exp(margins * float(value)).sum(-1) for value in calibration.sharpness]  # g times (m,)
     means = np.array([float(part.mean()) for part in best])
     luck = np.array([float((part * (1 - part)).mean()) for part in best]) / n_unlabelled
-    return means, np.sqrt(luck + 4 * means * (1 - means) * _MISFIT**2) + 1e-6
+    return means, np.sqrt(luck + 4 * means * (1 - means) * misfit**2) + 0.005
+
+
+def _quantile(
+    share: float, calibration: Calibration, means: np.ndarray, spreads: np.ndarray, strangers: dict[float, float]
+) -> float:
+    """Of the accuracy, over the temperatures and the shares of strangers."""
+    below = np.zeros(len(_POINTS))
+    for part, probability in strangers.items():
+        points = torch.from_numpy((_POINTS[:, None] - (1 - part) * means) / spreads)
+        below += probability * (torch.special.ndtr(points).numpy() @ calibration.weights)
+    return float(np.interp(share, below, _POINTS))
 
 
 def _basis(held_out: HeldOut, n_unlabelled: int) -> str:
     if not len(held_out):
         return (
             f"probabilities of {n_unlabelled:,} unlabelled items at a temperature measured on other tasks: no class "
-            "has two labelled items, so none could be checked; a second one a class makes the interval narrower"
+            "has two labelled items, so none could be checked; a second one of each class makes the interval narrower"
         )
-    hits = int((held_out.logits.argmax(-1).numpy() == held_out.labels).sum())
+    hits = int((held_out.scores.argmax(-1).numpy() == held_out.labels).sum())
     return (
         f"{hits} of {len(held_out)} labelled items were right when their label was hidden, and the probabilities of "
         f"{n_unlabelled:,} unlabelled items calibrated on them"

@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from remp.labelling.outcome import Finding
-from remp.labelling.quality.calibration import Calibration
-from remp.labelling.quality.held_out import HeldOut
 from remp.labelling.tasks.task import LabellingTask
+from remp.propagation.calibration import Calibration
+from remp.propagation.held_out import HeldOut
 from remp.rectification.similarity import cosine
 
 # Findings of a kind that are told one by one; names in a list.
 _MOST, _MOST_NAMES = 20, 5
-# A label is doubtful if, without it, its class is less likely than this and another one likelier than that.
-_OWN, _OTHER = 0.1, 0.6
+# Suspicious labels that are told.
+_MOST_SUSPICIOUS = 200
+# The share of right labels that may be suspected, if the probabilities are right.
+_FALSE_ALARMS = 0.028
 # Two classes are alike if more than this share of their items is expected to get the label of the other.
 _MIXED = 0.15
 # Pictures whose hashes differ in at most this many of 64 bits look the same.
@@ -25,33 +25,50 @@ _PLAIN_BITS = 8
 
 
 def suspicious_labels(task: LabellingTask, held_out: HeldOut, calibration: Calibration) -> list[Finding]:
-    """Labelled items whose class neither propagation without their label nor their nearest labelled item supports."""
-    if not len(held_out):
+    """Labelled items that would be of another class without their label, by odds that few right labels have against
+    them; the worst first, with the nearest other example of either class."""
+    if not len(held_out) or held_out.scores.shape[1] == 1:
         return []
-    probabilities = calibration.probabilities(held_out.logits).numpy()
-    likeliest, own = probabilities.max(1), probabilities[np.arange(len(held_out)), held_out.labels]
-    neighbour = held_out.labels[_nearest(held_out.features)]
-    doubtful = np.flatnonzero((own < _OWN) & (likeliest > _OTHER) & (neighbour != held_out.labels))
-    return [
-        Finding(
-            "suspicious label",
-            f"{task.names[held_out.items[i]]} is labelled {task.class_names[held_out.labels[i]]!r}, but without that "
-            f"label it would be {task.class_names[probabilities[i].argmax()]!r} ({likeliest[i]:.0%})",
-            (int(held_out.items[i]),),
-            (task.class_names[probabilities[i].argmax()],),
-        )
-        for i in doubtful[np.argsort(own[doubtful], kind="stable")]
-    ][:_MOST]
+    probabilities = calibration.probabilities(held_out.scores).numpy()
+    odds = odds_against(probabilities)
+    own = odds[np.arange(len(held_out)), held_out.labels]
+    doubtful = np.flatnonzero(own > least_odds(probabilities, odds, _FALSE_ALARMS))
+    doubtful = doubtful[np.argsort(-own[doubtful], kind="stable")][:_MOST_SUSPICIOUS]
+    return [_suspicion(task, held_out, int(i), probabilities[i]) for i in doubtful]
 
 
-def _nearest(features: Tensor) -> np.ndarray:
-    """For each row (m, d) the number of the most similar other one."""
-    best = []
-    for start in range(0, len(features), 1024):
-        similarity = cosine(features[start : start + 1024], features)
-        similarity[torch.arange(len(similarity)), start + torch.arange(len(similarity))] = -2
-        best.append(similarity.argmax(1))
-    return torch.cat(best).numpy()
+def odds_against(probabilities: np.ndarray) -> np.ndarray:
+    """(m, N) logarithm of the largest probability of another class over that of each class."""
+    logs = np.log(np.maximum(probabilities, 1e-300))
+    best, second = np.sort(logs, axis=1)[:, [-1, -2]].T[:, :, None]
+    return np.where(np.arange(logs.shape[1]) == logs.argmax(1)[:, None], second, best) - logs
+
+
+def least_odds(probabilities: np.ndarray, odds: np.ndarray, share: float) -> float:
+    """The odds that this share of right labels has against it or more, were labels drawn by the probabilities; no
+    label is doubtful while its own class is the likeliest, so at least 0."""
+    order = np.argsort(-odds, axis=None, kind="stable")
+    reached = np.cumsum(probabilities.ravel()[order]) / len(probabilities)
+    place = min(int(np.searchsorted(reached, share)), len(order) - 1)
+    return max(0.0, float(odds.ravel()[order[place]]))
+
+
+def _suspicion(task: LabellingTask, held_out: HeldOut, place: int, probabilities: np.ndarray) -> Finding:
+    """Of the held-out item at this place, with its probabilities (N,)."""
+    item, own = int(held_out.items[place]), int(held_out.labels[place])
+    other = int(np.where(np.arange(len(probabilities)) == own, -1, probabilities).argmax())
+    similar = cosine(held_out.features[place : place + 1], held_out.features)[0].numpy()
+    similar[place] = -2
+    beside = [
+        int(held_out.items[np.where(held_out.labels == number, similar, -3).argmax()])
+        for number in (own, other)
+        if (held_out.labels[np.arange(len(held_out)) != place] == number).any()
+    ]
+    text = (
+        f"{task.names[item]} is labelled {task.class_names[own]!r}, but without that label it would be "
+        f"{task.class_names[other]!r} ({probabilities[other]:.0%})"
+    )
+    return Finding("suspicious label", text, (item,), (task.class_names[other],), tuple(beside))
 
 
 def duplicates(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
+from remp.labelling.quality.rejection import rejection_table
 from remp.report.drawing import class_colour
 from remp.report.label.confusion import MOST_CLASSES_DRAWN, MOST_CLASSES_IN_WORDS, confusion_cells, worst_pairs
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
@@ -78,9 +79,11 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
     drawn = 1 < len(task.class_names) <= MOST_CLASSES_DRAWN and labelling.confusion.any()
     return {
         "title": title,
-        "share": percent(labelling.estimate.accuracy) if labelling.estimate and not task.is_labelled.all() else "",
+        "share": _share(labelling),
         "lead": _lead(labelling),
         "estimate": labelling.estimate,
+        "left_out": labelling.left_out,
+        "rejection": rejection_table(labelling),
         "noun": "pictures" if task.paths else "rows",
         "counted": partial(_counted, labelling),
         "has_pictures": bool(task.paths),
@@ -106,6 +109,13 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
     }
 
 
+def _share(labelling: Labelling) -> str:
+    """The one number of the page; none where it could not be checked."""
+    estimate = labelling.estimate
+    is_known = estimate is not None and estimate.is_checked and not labelling.task.is_labelled.all()
+    return percent(estimate.accuracy) if estimate is not None and is_known else ""
+
+
 def _counted(labelling: Labelling, number: int) -> str:
     """So many pictures, or rows, in words."""
     noun = "picture" if labelling.task.paths else "row"
@@ -118,8 +128,14 @@ def _lead(labelling: Labelling) -> str:
     if n == 0:
         return f"Nothing was left to label: {_counted(labelling, len(labelling.task.names))}, all with a label already."
     if labelling.estimate is None:
-        return f"{_counted(labelling, n)} had no label. How many of the new labels are right could not be estimated."
+        reason = f": {labelling.no_estimate}" if labelling.no_estimate else ""
+        return f"{_counted(labelling, n)} had no label. How many of the new labels are right cannot be known{reason}."
     estimate = labelling.estimate
+    if not estimate.is_checked:
+        return (
+            f"{_counted(labelling, n)} had no label. How many of the new labels are right could not be checked; in "
+            f"{100 * estimate.level:g}\u00a0% of such tasks it is {percent(estimate.low)} to {percent(estimate.high)}."
+        )
     interval = f"{100 * estimate.level:g}\u00a0% interval: {percent(estimate.low)} to {percent(estimate.high)}"
     return f"({interval}) of the {_counted(labelling, n)} without a label are expected to get the right one."
 

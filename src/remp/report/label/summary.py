@@ -7,6 +7,7 @@ import numpy as np
 
 from remp.labelling.embedding.embed import Stage
 from remp.labelling.outcome import STATUSES, Labelling
+from remp.labelling.quality.rejection import largest_threshold, rejection_table
 from remp.report.page import visible
 
 _MOST = 10  # findings and names that are shown; the report has all
@@ -20,7 +21,14 @@ _MEANING = {
 
 def summary(labelling: Labelling) -> str:
     """Counts, the accuracy to expect, what to look at, what to label next, and how long it took."""
-    parts = (_counts(labelling), _estimate(labelling), _findings(labelling), _next(labelling), _times(labelling))
+    parts = (
+        _counts(labelling),
+        _estimate(labelling),
+        _rejection(labelling),
+        _findings(labelling),
+        _next(labelling),
+        _times(labelling),
+    )
     return "\n".join(line for part in parts for line in part)
 
 
@@ -44,12 +52,33 @@ def _counts(labelling: Labelling) -> Iterator[str]:
 def _estimate(labelling: Labelling) -> Iterator[str]:
     estimate = labelling.estimate
     if estimate is None:
-        yield "Too few examples to say how many labels are right."
-    else:
+        reason = f": {visible(labelling.no_estimate)}" if labelling.no_estimate else "; label a few more"
+        yield f"How many labels are right cannot be known{reason}."
+    elif estimate.is_checked:
         yield (
             f"Right, by estimate: {estimate.accuracy:.1%} of the unlabelled, {estimate.level:.0%} interval "
             f"{estimate.low:.1%} to {estimate.high:.1%} ({visible(estimate.basis)})"
         )
+    else:
+        yield (
+            f"How many labels are right could not be checked; in {estimate.level:.0%} of such tasks it is "
+            f"{estimate.low:.0%} to {estimate.high:.0%} of the unlabelled ({visible(estimate.basis)})"
+        )
+    if labelling.left_out:
+        yield "Rectification was left out, because the labels that were hidden say that it hurts here."
+
+
+def _rejection(labelling: Labelling) -> Iterator[str]:
+    """The table of thresholds, where one was asked for."""
+    status = labelling.status
+    if labelling.reject is None:
+        return
+    if not (status == STATUSES.index("labelled")).any() and (status == STATUSES.index("uncertain")).any():
+        yield f"--reject {labelling.reject:g} leaves nothing; --reject {largest_threshold(labelling):.2f} would."
+    yield "threshold   labelled   right, by estimate"
+    for line in rejection_table(labelling):
+        right = f"{line.right:.0%}" if line.n else "-"
+        yield f"{line.threshold:>9g}{line.n:>11,}{right:>11}"
 
 
 def _findings(labelling: Labelling) -> Iterator[str]:

@@ -4,8 +4,9 @@ import numpy as np
 import torch
 
 from clustered_rows import clustered_task
-from remp.labelling.quality import held_out as module
-from remp.labelling.quality.held_out import fold_numbers, hold_out
+from remp.propagation import held_out as module
+from remp.propagation.adaptive import adapt
+from remp.propagation.held_out import fold_numbers, hold_out
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
@@ -29,7 +30,7 @@ def test_logits_are_those_of_class_means_without_the_hidden_items():
     folds = fold_numbers(task.labels, 4)
     held = hold_out(propagated, ArrayRows(rows), task.labels)
     assert sorted(held.items) == list(np.flatnonzero(task.labels >= 0))
-    for item, logits in zip(held.items, held.logits, strict=True):
+    for item, logits in zip(held.items, held.scores, strict=True):
         hidden = set(np.flatnonzero(folds == folds[item]))
         np.testing.assert_allclose(logits, naive_logits(features, task.labels, item, 4, hidden), atol=1e-4)
 
@@ -37,8 +38,8 @@ def test_logits_are_those_of_class_means_without_the_hidden_items():
 def test_a_wrong_label_does_not_help_itself():
     task, rows, truth = clustered_task(noise=0.3, n_shot=5)
     task.labels[0] = 1  # an item of class 0
-    held = hold_out(propagate(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels)
-    assert held.logits[list(held.items).index(0)].argmax() == truth[0] == 0
+    held = hold_out(adapt(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels)
+    assert held.scores[list(held.items).index(0)].argmax() == truth[0] == 0
 
 
 def test_the_only_item_of_a_class_is_never_hidden():
@@ -53,11 +54,11 @@ def test_many_labels_are_hidden_in_few_folds_of_every_class():
     labels = np.repeat([0, 1], [95, 12])
     folds = fold_numbers(labels, 2)
     assert set(folds) == set(range(module.MOST_FOLDS))
-    assert np.bincount(folds[:95]).tolist() == [10] * 5 + [9] * 5
+    assert np.bincount(folds[:95]).tolist() == [19] * 5
 
 
 def test_nothing_is_held_out_with_one_label_a_class():
     task, rows, _ = clustered_task(n_shot=1)
-    held = hold_out(propagate(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels)
+    held = hold_out(adapt(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels)
     assert len(held) == 0
-    assert held.logits.shape == (0, 4)
+    assert held.scores.shape == (0, 4)

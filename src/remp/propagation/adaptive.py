@@ -1,0 +1,257 @@
+"""Rectification for any shares of the classes and any number of labels, exact for any number of rows.
+
+The paper's rule assumes that every class is present, and lets many labels count no more than few. Here attention goes
+by the sum of three logits: a logistic regression on the labelled rows, the cosine with rectified prototypes, which
+fades as labels grow in number, and the logarithm of the classes' estimated shares. The first half of the layers assumes
+equal shares, and estimates them; the second half starts from the labelled rows again, with these shares.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.errors import ConfigError, DataError
+from remp.propagation.logistic import Linear, fit_logistic
+from remp.rectification.propagate import Passes, checked_labels
+from remp.rectification.similarity import unit
+from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
+from remp.rows import Block, Rows, Shard
+
+# How the settings were found, on validation data of thirteen feature sets: results/tries/robustness.md.
+# Weight of the logits of the logistic regression.
+_REGRESSION = 1.5
+# Weight of the cosine with the prototypes while shares are estimated, and 60 / (K + 2) after, with K labels a class.
+_COSINE_FIRST, _COSINE, _COSINE_FADES = 30.0, 60.0, 2.0
+# The labelled rows together have at least this share of all weight, and K / (K + 15) in the second half.
+_LABELS_FIRST, _LABELS_HALF_AT = 0.05, 15.0
+# The exponent of the shares is K / (K + 1/3): with one label, a large share may be a label that lies in the middle.
+_SHARES_FADE = 1 / 3
+# So much of all rows is added to the classes' shares, in equal parts.
+_EQUAL = 0.1
+# Labelled rows that the regression looks at, drawn by a fixed seed: of each class, and in all.
+_MOST_OF_A_CLASS, _MOST_LABELLED = 200, 10_000
+_SEED = 20210620
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Settings of `adapt`.
+
+    transform: parts of FeatureTransform joined by "+", without mirror and zoom; centre takes the mean of the class
+    means of the labelled rows, which does not move with the shares of the classes. layers: passes over the unlabelled
+    rows; 0 is the logistic regression alone. balanced: the classes are known to be of equal size.
+
+    >>> Adaptive(layers=0)
+    Adaptive(transform='power+l2+centre', layers=0, balanced=False)
+    """
+
+    transform: str = "power+l2+centre"
+    layers: int = 10
+    balanced: bool = False
+
+    def __post_init__(self) -> None:
+        if self.parts.mirror or self.parts.zoom:
+            raise ConfigError(f"transform is {self.transform!r}, but rows are no images: leave mirror and zoom out")
+        if self.layers < 0:
+            raise ConfigError(f"layers is {self.layers}; needed 0 (logistic regression alone) or more")
+
+    @property
+    def parts(self) -> FeatureTransform:
+        return FeatureTransform.parse(self.transform)
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """What is needed to compare rows with N classes.
+
+    regression: of the labelled rows. prototypes_before: (N, d) class means of the labelled rows, transformed;
+    prototypes: (N, d) the rectified ones. cosine: the weight of the cosine with these. log_shares: (N,) what is added
+    to the logits for the shares of the classes among the unlabelled rows; 0 where they are equal. centre: (d,) what the
+    transform takes away; size: what features are divided by. moves: for each layer the largest distance that a
+    prototype moved, relative to their mean norm. is_rectified: whether `logits` look at the prototypes.
+    """
+
+    settings: Adaptive
+    regression: Linear
+    prototypes_before: Tensor
+    prototypes: Tensor
+    cosine: float
+    log_shares: Tensor
+    centre: Tensor | None
+    size: float
+    moves: tuple[float, ...]
+    is_rectified: bool = True
+
+    def features(self, rows: Tensor) -> Tensor:
+        """Raw rows (m, d) as transformed rows (m, d)."""
+        return _features(RowTransform(self.settings.parts, self.centre), rows, self.size)
+
+    def scores(self, rows: Tensor, *, rectified: bool = True) -> Tensor:
+        """Raw rows (m, d) -> logits (m, N) as if all classes had equal shares: with the rectified prototypes, or with
+        those before."""
+        features = self.features(rows)
+        scores = _REGRESSION * self.regression(features)
+        if not self.is_rectified:
+            return scores
+        prototypes = self.prototypes if rectified else self.prototypes_before
+        return scores + self.cosine * (unit(features) @ unit(prototypes).to(features).T)
+
+    def logits(self, rows: Tensor, *, rectified: bool = True) -> Tensor:
+        """`scores` plus the logarithm of the shares, which only the unlabelled rows tell."""
+        scores = self.scores(rows, rectified=rectified)
+        return scores + self.log_shares.to(scores) if rectified else scores
+
+    def without_rectification(self) -> "Adapted":
+        """The same with the logistic regression and the shares alone."""
+        return replace(self, is_rectified=False)
+
+
+_DEFAULTS = Adaptive()
+
+
+def adapt(
+    rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive = _DEFAULTS, *, shard: Shard | None = None
+) -> Adapted:
+    """Learn N classes from the labelled rows and all the others, in memory for one chunk of rows.
+
+    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
+    others pass over the rest.
+    """
+    labels, shard = checked_labels(rows, labels, n_classes), shard or Shard()
+    transform, size = _fit_transform(rows, labels, n_classes, settings.parts, shard)
+    dtype = torch.float32 if settings.parts.l2 else torch.float64
+    passes = Passes(rows, labels, n_classes, transform, dtype, shard)
+    label_sums, counts = passes.label_sums()  # (N, d), (N,)
+    label_sums = label_sums / size
+    _check_finite(label_sums, rows, shard)
+    sample = _regression_sample(labels, n_classes)
+    regression = fit_logistic(_features(transform, rows.take(sample), size), labels[sample], n_classes, shard)
+    n_shot = float(1 / (1 / counts).mean())
+    before = label_sums / counts[:, None]
+    prototypes, bias, moves = before, torch.zeros(n_classes, dtype=torch.float64), []
+    n_layers, n_unlabelled = settings.layers, int((labels < 0).sum())
+    for layer in range(n_layers if n_unlabelled else 0):
+        is_first = layer < n_layers // 2
+        if layer == n_layers // 2 and not settings.balanced:
+            prototypes = before
+        cosine = _COSINE_FIRST if is_first else _fading_cosine(n_shot)
+        prior = bias if settings.balanced or not is_first else torch.zeros_like(bias)
+        sums, masses = _layer_sums(passes, regression, prototypes, cosine, prior, size)
+        _check_finite(masses, rows, shard)
+        bias = bias + torch.log(masses.mean() / masses) if settings.balanced else _log_shares(masses, n_shot)
+        share = _LABELS_FIRST if is_first else n_shot / (n_shot + _LABELS_HALF_AT)
+        weight = max(1.0, share / (1 - share) * n_unlabelled / float(counts.sum()))
+        old, prototypes = prototypes, (weight * label_sums + sums) / (weight * counts + masses)[:, None]
+        moves.append(_move(old, prototypes))
+    if not moves:
+        fit_transform(rows, FeatureTransform(), shard)  # checks that every number is finite
+    return Adapted(
+        settings=settings,
+        regression=regression,
+        prototypes_before=before.to(dtype),
+        prototypes=prototypes.to(dtype),
+        cosine=_fading_cosine(n_shot) if n_layers else 0.0,
+        log_shares=bias,
+        centre=transform.centre,
+        size=size,
+        moves=tuple(moves),
+        is_rectified=n_layers > 0,
+    )
+
+
+def _fit_transform(
+    rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureTransform, shard: Shard
+) -> tuple[RowTransform, float]:
+    """The transform, centred on the mean of the class means, and the root mean square norm of what it makes."""
+    alone = RowTransform(parts)
+    plain = Passes(rows, labels, n_classes, alone, torch.float32, shard)
+    transform = alone
+    if parts.centre and n_classes > 1:  # the centre of one class would be the class itself
+        sums, counts = plain.label_sums()
+        transform = RowTransform(parts, (sums / counts[:, None]).mean(0).float())
+    if parts.l2:
+        return transform, 1.0
+    sample = _regression_sample(labels, n_classes)
+    norms = torch.linalg.vector_norm(transform(rows.take(sample)).double(), dim=1)
+    size = float(norms.square().mean().sqrt())
+    return transform, size if 0 < size < float("inf") else 1.0
+
+
+def _features(transform: RowTransform, rows: Tensor, size: float) -> Tensor:
+    features = transform(rows if rows.dtype == torch.float64 else rows.float())
+    return features if size == 1.0 else features.double() / size
+
+
+def _regression_sample(labels: np.ndarray, n_classes: int) -> np.ndarray:
+    """Numbers of the labelled rows that the regression looks at, ascending: all of them, if they are not many."""
+    labelled = np.flatnonzero(labels >= 0)
+    most = max(1, min(_MOST_OF_A_CLASS, _MOST_LABELLED // n_classes))
+    if np.bincount(labels[labelled], minlength=n_classes).max() <= most:
+        return labelled
+    random = np.random.default_rng(_SEED)
+    return np.sort(np.concatenate([random.permutation(np.flatnonzero(labels == c))[:most] for c in range(n_classes)]))
+
+
+@dataclass(frozen=True)
+class _LayerSums:
+    """Of a block: sums of the unlabelled rows by their attention to each class (N, d), and of the attention (N,).
+
+    both: (d, 2 N) the weights of the regression, and the prototypes; bias: (N,). size: what features are divided by."""
+
+    both: Tensor
+    bias: Tensor
+    transform: RowTransform
+    size: float
+
+    def __call__(self, block: Block) -> tuple[Tensor, Tensor]:
+        n_classes = len(self.bias)
+        sums = torch.zeros(n_classes, len(self.both), dtype=torch.float64)
+        masses = torch.zeros(n_classes, dtype=torch.float64)
+        for chunk in block.unlabelled():
+            features = _features(self.transform, chunk, self.size).to(self.both.dtype)
+            products = features @ self.both  # (m, 2 N)
+            near = products[:, n_classes:]
+            if not self.transform.parts.l2:  # with it, rows have norm 1 already
+                near = near / torch.linalg.vector_norm(features, dim=1, keepdim=True).clamp(min=1e-12)
+            attention = torch.softmax(products[:, :n_classes] + near + self.bias, dim=1)  # (m, N)
+            sums += attention.T @ features
+            masses += attention.sum(0, dtype=torch.float64)
+        return sums, masses
+
+
+def _layer_sums(
+    passes: Passes, regression: Linear, prototypes: Tensor, cosine: float, prior: Tensor, size: float
+) -> tuple[Tensor, Tensor]:
+    """Sums of the unlabelled rows by their attention to each class (N, d), and sums of the attention (N,)."""
+    both = torch.cat([_REGRESSION * regression.weights, cosine * unit(prototypes).T], 1)
+    bias = _REGRESSION * regression.bias + prior
+    work = _LayerSums(both.to(passes.dtype), bias.to(passes.dtype), passes.transform, size)
+    sums, masses = torch.zeros_like(prototypes), torch.zeros_like(prior)
+    for part, part_masses in passes.shard.each(work, passes.rows, passes.labels):
+        sums, masses = sums + part, masses + part_masses
+    sums, masses = passes.shard.sums(sums, masses)
+    return sums, masses
+
+
+def _fading_cosine(n_shot: float) -> float:
+    return _COSINE / (n_shot + _COSINE_FADES)
+
+
+def _log_shares(masses: Tensor, n_shot: float) -> Tensor:
+    """What shares add to the logits (N,): their logarithm, relative to equal ones and shrunk towards these."""
+    equal = masses.sum() / len(masses)
+    return n_shot / (n_shot + _SHARES_FADE) * torch.log((masses + _EQUAL * equal) / (equal * (1 + _EQUAL)))
+
+
+def _check_finite(numbers: Tensor, rows: Rows, shard: Shard) -> None:
+    if not numbers.isfinite().all():
+        fit_transform(rows, FeatureTransform(), shard)  # names the row
+        raise DataError("some rows hold numbers too large to compare: scale them down, or transform with l2")
+
+
+def _move(before: Tensor, after: Tensor) -> float:
+    """The largest distance that a prototype moved, relative to their mean norm."""
+    distances = torch.linalg.vector_norm(after - before, dim=-1)
+    return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))

@@ -1,0 +1,53 @@
+"""From rows and a few labels to calibrated probabilities: the one way of `remp label` and of ReMPClassifier."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor
+
+from remp.propagation.adaptive import Adapted, Adaptive
+from remp.propagation.calibration import Calibration, calibrate, rectification_hurts
+from remp.propagation.held_out import HeldOut, hold_out, learn
+from remp.propagation.likeness import Likeness, fit_likeness
+from remp.rectification.propagate import Propagated, Propagation
+from remp.rows import Rows, Shard
+
+_DEFAULTS = Adaptive()
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """model: the classes. likeness: how much a row resembles one of them. held_out: what labelled rows get without
+    their label. left_out: whether rectification was left out because the held-out labels are likelier without it."""
+
+    model: Adapted | Propagated
+    held_out: HeldOut
+    calibration: Calibration
+    likeness: Likeness
+    left_out: bool = False
+
+    def probabilities(self, rows: Tensor) -> Tensor:
+        """Raw rows (m, d) -> (m, N), calibrated; a row sums to 1."""
+        return self.calibration.probabilities(self.model.logits(rows))
+
+
+def fit_rows(
+    rows: Rows,
+    labels: np.ndarray,
+    n_classes: int,
+    settings: Adaptive | Propagation = _DEFAULTS,
+    *,
+    shard: Shard | None = None,
+) -> Fitted:
+    """Learn the classes of all rows, and from hidden labels how sure its answers can be.
+
+    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row.
+    """
+    model = learn(rows, labels, n_classes, settings, shard)
+    held_out = hold_out(model, rows, labels)
+    left_out = isinstance(model, Adapted) and settings.layers > 0 and rectification_hurts(held_out)
+    if left_out:  # of the paper's rule, everything is as it was asked for
+        model, held_out = model.without_rectification(), replace(held_out, scores=held_out.plain)
+    counts = np.bincount(labels[labels >= 0], minlength=n_classes)
+    likeness = fit_likeness(rows, labels, n_classes, settings.parts, shard or Shard())
+    return Fitted(model, held_out, calibrate(model, held_out, counts), likeness, left_out)

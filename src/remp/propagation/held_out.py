@@ -1,0 +1,99 @@
+"""What the labelled rows get when their label is hidden: all that can be known of the quality of the others."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.propagation.adaptive import Adapted, Adaptive, adapt
+from remp.propagation.likeness import fit_likeness
+from remp.rectification.propagate import Propagated, Propagation, propagate
+from remp.rows import ArrayRows, Rows, Shard
+
+MOST_FOLDS = 5
+# Unlabelled rows that the propagation of a fold sees: this many, or this many a class, but never more than the last.
+_ITEMS, _ITEMS_A_CLASS, _MOST_ITEMS = 1000, 50, 20_000
+# Labelled rows that are looked at: more would take long, and tell little more.
+_MOST_LABELLED = 10_000
+SEED = 20210620
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """items: (m,) numbers of labelled rows whose class has another; labels: (m,) theirs. What they get without their
+    label: scores (m, N), those without rectification: plain (m, N), and resemblance (m,) as by Likeness.
+    features: (m, d), transformed."""
+
+    items: np.ndarray
+    labels: np.ndarray
+    scores: Tensor
+    plain: Tensor
+    resemblance: np.ndarray
+    features: Tensor
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def learn(
+    rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive | Propagation, shard: Shard | None = None
+) -> Adapted | Propagated:
+    """The classes by the rule that the settings are of."""
+    if isinstance(settings, Adaptive):
+        return adapt(rows, labels, n_classes, settings, shard=shard)
+    return propagate(rows, labels, n_classes, settings, shard=shard)
+
+
+def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> HeldOut:
+    """Learn again without the label of one row of each class (or a fifth of them), in turn, and score these.
+
+    labels: (n,), -1 for unlabelled. The features are transformed once, with the centre of the model.
+    """
+    n_classes = len(model.prototypes)
+    folds = fold_numbers(labels, n_classes)
+    unlabelled = sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_A_CLASS * n_classes), _MOST_ITEMS))
+    items = np.concatenate([_few_labelled(labels, n_classes), unlabelled])
+    raw = rows.take(items)
+    features = model.features(raw)
+    settings = replace(model.settings, transform="l2" if model.settings.parts.l2 else "none")
+    shape = len(items), n_classes
+    scores, plain, similar = torch.zeros(shape), torch.zeros(shape), torch.zeros(len(items))
+    for fold in range(folds.max(initial=-1) + 1):
+        is_out = folds[items] == fold
+        given = np.where(is_out, -1, labels[items])
+        without = learn(ArrayRows(features), given, n_classes, settings)
+        scores[is_out] = without.scores(features[is_out]).float()
+        plain[is_out] = without.without_rectification().scores(features[is_out]).float()
+        similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
+    found = np.flatnonzero(folds[items] >= 0)
+    return HeldOut(
+        items[found], labels[items[found]], scores[found], plain[found], similar[found].numpy(), features[found]
+    )
+
+
+def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:
+    """(n,) in which fold the label of a row is hidden; -1 for unlabelled ones and for the only one of its class."""
+    random = np.random.default_rng(SEED)
+    folds = np.full(len(labels), -1)
+    for number in range(n_classes):
+        members = np.flatnonzero(labels == number)
+        if len(members) > 1:
+            folds[random.permutation(members)] = np.arange(len(members)) % MOST_FOLDS
+    return folds
+
+
+def sample_of(numbers: np.ndarray, most: int) -> np.ndarray:
+    """At most `most` of these numbers (k,), drawn without replacement by a fixed seed, in ascending order."""
+    if len(numbers) <= most:
+        return np.sort(numbers)
+    return np.sort(np.random.default_rng(SEED).choice(numbers, most, replace=False))
+
+
+def _few_labelled(labels: np.ndarray, n_classes: int) -> np.ndarray:
+    """The numbers of the labelled rows; if they are very many, of an equal share of them from each class."""
+    labelled = np.flatnonzero(labels >= 0)
+    if len(labelled) <= _MOST_LABELLED:
+        return labelled
+    most = max(2, _MOST_LABELLED // n_classes)
+    return np.sort(np.concatenate([sample_of(np.flatnonzero(labels == c), most) for c in range(n_classes)]))

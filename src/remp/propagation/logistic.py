@@ -1,0 +1,76 @@
+"""Logistic regression on the labelled rows: what many labels know better than class means."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.rows import Shard
+
+# Strength of the fit, for rows of norm 1: scikit-learn's C.
+_FREEDOM = 10.0
+_MOST_STEPS, _TOLERANCE = 200, 1e-4
+# Multiplications of one step beyond which class means stand in: minutes for thousands of classes with a label each.
+_MOST_WORK = 5e9
+# The length of the class means then, about that of the weights of a regression on one row a class.
+_LENGTH = 4.0
+
+
+@dataclass(frozen=True)
+class Linear:
+    """weights: (d, N), bias: (N,): logits of rows (m, d) are rows @ weights + bias."""
+
+    weights: Tensor
+    bias: Tensor
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """(m, d) -> (m, N)"""
+        return torch.addmm(self.bias.to(features), features, self.weights.to(features))
+
+
+def fit_logistic(features: Tensor, labels: np.ndarray, n_classes: int, shard: Shard) -> Linear:
+    """Multinomial logistic regression, ridge penalty, classes of equal weight however many labels they have.
+
+    features: (s, d) of the labelled rows, labels: (s,). Fitted in the first process; all get the same numbers.
+    """
+    dim = features.shape[1]
+    weights, bias = torch.zeros(dim, n_classes, dtype=torch.float64), torch.zeros(n_classes, dtype=torch.float64)
+    if shard.rank == 0 and n_classes > 1:
+        basis, rows = _in_span(features.double())
+        if len(features) * rows.shape[1] * n_classes > _MOST_WORK:
+            weights = _LENGTH * _unit_means(features.double(), labels, n_classes).T
+        else:
+            inside, bias = _regress(rows.numpy(), labels)
+            weights = basis @ inside
+    weights, bias = shard.sums(weights, bias)
+    return Linear(weights, bias)
+
+
+def _in_span(features: Tensor) -> tuple[Tensor, Tensor]:
+    """A basis (d, k) of the span of few rows, and the rows in it (s, k): the penalty keeps the weights in that span."""
+    if len(features) >= features.shape[1]:
+        return torch.eye(features.shape[1], dtype=features.dtype), features
+    basis, _ = torch.linalg.qr(features.T)
+    return basis, features @ basis
+
+
+def _regress(rows: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=_FREEDOM, max_iter=_MOST_STEPS, tol=_TOLERANCE, class_weight="balanced")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the logits are calibrated later
+        model.fit(rows, labels)
+    weights, bias = torch.from_numpy(model.coef_.T.copy()), torch.from_numpy(model.intercept_.copy())
+    if len(model.classes_) == 2:  # one column for two classes
+        weights, bias = torch.cat([-weights / 2, weights / 2], 1), torch.cat([-bias / 2, bias / 2])
+    return weights, bias
+
+
+def _unit_means(features: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
+    sums = torch.zeros(n_classes, features.shape[1], dtype=features.dtype)
+    sums.index_add_(0, torch.from_numpy(labels).long(), features)
+    return torch.nn.functional.normalize(sums, dim=1)

@@ -1,0 +1,154 @@
+"""The adaptive rule against a naive loop over everything at once, and what it promises of shares and labels."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from remp.errors import ConfigError, DataError
+from remp.propagation.adaptive import Adaptive, adapt
+from remp.propagation.fit import fit_rows
+from remp.propagation.logistic import fit_logistic
+from remp.rectification.propagate import Propagation, propagate
+from remp.rows import ArrayRows, Shard
+
+
+def heaps(sizes, n_shot=3, noise=0.9, dim=24, seed=0):
+    """Rows around one direction a class, far from the origin: (n, dim), labels with -1, and the truth."""
+    random = np.random.default_rng(seed)
+    truth = np.concatenate([np.repeat(np.arange(len(sizes)), n_shot), np.repeat(np.arange(len(sizes)), sizes)])
+    centres = random.normal(size=(len(sizes), dim)) + 2
+    rows = centres[truth] + noise * random.normal(size=(len(truth), dim))
+    labels = np.where(np.arange(len(truth)) < n_shot * len(sizes), truth, -1)
+    return rows.astype(np.float32), labels, truth
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def naive_logits(rows, labels, n_classes, layers=10):
+    """The rule of the module, written out for all rows at once in float64."""
+    rooted = unit(np.sign(rows) * np.sqrt(np.abs(rows.astype(np.float64))))
+    means = np.stack([rooted[labels == number].mean(0) for number in range(n_classes)])
+    z = unit(rooted - means.mean(0))
+    support, free = labels >= 0, labels < 0
+    model = LogisticRegression(C=10, max_iter=200, tol=1e-4, class_weight="balanced").fit(z[support], labels[support])
+    regression = 1.5 * model.decision_function(z)
+    n_shot = 1 / np.mean(1 / np.bincount(labels[support]))
+    start = np.stack([z[labels == number].mean(0) for number in range(n_classes)])
+    sums, counts = np.stack([z[labels == number].sum(0) for number in range(n_classes)]), np.bincount(labels[support])
+    prototypes, shares = start, np.zeros(n_classes)
+    for layer in range(layers):
+        is_first = layer < layers // 2
+        if layer == layers // 2:
+            prototypes = start
+        cosine, share = (30, 0.05) if is_first else (60 / (n_shot + 2), n_shot / (n_shot + 15))
+        prior = 0 if is_first else shares
+        attention = softmax(regression[free] + cosine * z[free] @ unit(prototypes).T + prior)
+        masses, equal = attention.sum(0), free.sum() / n_classes
+        shares = n_shot / (n_shot + 1 / 3) * np.log((masses + 0.1 * equal) / (1.1 * equal))
+        weight = max(1, share / (1 - share) * free.sum() / support.sum())
+        prototypes = (weight * sums + attention.T @ z[free]) / (weight * counts + masses)[:, None]
+    return regression + 60 / (n_shot + 2) * z @ unit(prototypes).T + shares
+
+
+@pytest.mark.parametrize("chunk", [7, 1000])
+def test_logits_are_those_of_the_rule_written_out(chunk):
+    rows, labels, _ = heaps([30, 8, 15])
+    adapted = adapt(ArrayRows(rows, chunk=chunk), labels, 3)
+    np.testing.assert_allclose(
+        adapted.logits(torch.from_numpy(rows)).numpy(), naive_logits(rows, labels, 3), atol=2e-2, rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("transform", ["none", "l2", "power+l2+centre"])
+def test_neither_chunks_nor_the_order_of_the_rows_show(transform, balanced):
+    rows, labels, _ = heaps([30, 8, 15])
+    order, settings = np.random.default_rng(1).permutation(len(rows)), Adaptive(transform, balanced=balanced)
+    one = adapt(ArrayRows(rows), labels, 3, settings).logits(torch.from_numpy(rows))
+    other = adapt(ArrayRows(rows[order], chunk=11), labels[order], 3, settings).logits(torch.from_numpy(rows))
+    torch.testing.assert_close(one, other, rtol=0, atol=5e-2)
+
+
+@pytest.mark.parametrize("sizes", [[50, 10], [50, 2], [50, 0], [0, 50], [50, 50, 0, 0, 0, 0, 0, 0, 0, 0]])
+def test_absent_and_rare_classes_cost_nothing(sizes):
+    scores, plain = [], []
+    for seed in range(4):
+        rows, labels, truth = heaps(sizes, n_shot=2, noise=1.4, seed=seed)
+        free = torch.from_numpy(rows[labels < 0])
+        for found, settings in ((scores, Adaptive()), (plain, Adaptive(layers=0))):
+            answers = adapt(ArrayRows(rows), labels, len(sizes), settings).logits(free).argmax(1).numpy()
+            found.append((answers == truth[labels < 0]).mean())
+    assert np.mean(scores) >= np.mean(plain) - 0.01
+    assert np.mean(scores) > (0.9 if len(sizes) == 2 else 0.5)
+
+
+def test_the_shares_are_found():
+    rows, labels, _ = heaps([80, 20, 0], n_shot=5, noise=0.5)
+    log_shares = adapt(ArrayRows(rows), labels, 3).log_shares
+    assert log_shares[0] > 0.5 > log_shares[1] > -1 > log_shares[2]
+
+
+def test_balanced_classes_get_equal_masses():
+    rows, labels, _ = heaps([60, 60], n_shot=1, noise=3.0)
+    masses = torch.softmax(
+        adapt(ArrayRows(rows), labels, 2, Adaptive(balanced=True)).logits(torch.from_numpy(rows[labels < 0])), 1
+    ).mean(0)
+    torch.testing.assert_close(masses, torch.full((2,), 0.5), rtol=0, atol=0.03)
+
+
+def test_without_layers_it_is_the_logistic_regression():
+    rows, labels, _ = heaps([10, 10, 10])
+    adapted = adapt(ArrayRows(rows), labels, 3, Adaptive("l2", layers=0))
+    z = unit(rows.astype(np.float64))
+    model = LogisticRegression(C=10, tol=1e-4, class_weight="balanced").fit(z[labels >= 0], labels[labels >= 0])
+    np.testing.assert_array_equal(adapted.logits(torch.from_numpy(rows)).argmax(1), model.predict(z))
+
+
+def test_a_regression_in_the_span_of_few_rows_is_that_in_all_dimensions():
+    random = np.random.default_rng(0)
+    rows, labels = random.normal(size=(6, 40)), np.array([0, 0, 1, 1, 2, 2])
+    linear = fit_logistic(torch.from_numpy(rows), labels, 3, Shard())
+    model = LogisticRegression(C=10, tol=1e-4, class_weight="balanced").fit(rows, labels)
+    np.testing.assert_allclose(linear.weights.T, model.coef_, atol=2e-3)
+
+
+def test_classes_too_many_for_a_regression_are_compared_by_their_means(monkeypatch):
+    from remp.propagation import logistic
+
+    monkeypatch.setattr(logistic, "_MOST_WORK", 1)
+    rows, labels, truth = heaps([20, 20, 20], noise=0.3)
+    answers = adapt(ArrayRows(rows), labels, 3).logits(torch.from_numpy(rows)).argmax(1).numpy()
+    np.testing.assert_array_equal(answers, truth)
+
+
+def test_rectification_that_hurts_is_left_out_of_the_adaptive_rule_only():
+    random = np.random.default_rng(0)
+    truth = np.arange(300) % 2
+    rows = random.normal(size=(300, 6))
+    rows[:, 0] += 1.5 * np.where(truth, 1, -1)
+    rows[:, 1:] += 6 * np.where(random.random(300) < 0.5, 1, -1)[:, None]  # heaps that are no classes
+    labels = np.where(np.arange(300) < 60, truth, -1)
+    settings = {"transform": "none", "layers": 10}
+    paper = fit_rows(ArrayRows(rows), labels, 2, Propagation(scale=40.0, similarity="cosine", **settings))
+    assert not paper.left_out
+    before = propagate(ArrayRows(rows), labels, 2, Propagation(**settings))
+    torch.testing.assert_close(paper.model.prototypes, before.prototypes)
+
+
+def test_numbers_that_are_not_finite_and_settings_that_mean_nothing_are_refused():
+    rows, labels, _ = heaps([10, 10])
+    rows[12, 3] = np.nan
+    with pytest.raises(DataError, match="row 12 holds a number that is not finite"):
+        adapt(ArrayRows(rows), labels, 2)
+    with pytest.raises(ConfigError, match="layers is -1"):
+        Adaptive(layers=-1)
+    with pytest.raises(ConfigError, match="leave mirror and zoom out"):
+        Adaptive("mirror")

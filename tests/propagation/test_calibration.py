@@ -1,0 +1,81 @@
+"""The temperature is learned from held-out labels, and from a prior without them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+
+from remp.propagation.adaptive import adapt
+from remp.propagation.calibration import calibrate, rectification_hurts
+from remp.propagation.held_out import HeldOut
+from remp.rectification.propagate import Propagation, propagate
+from remp.rows import ArrayRows
+
+FIVE = np.full(5, 5)  # labels of each class
+EYE = ArrayRows(np.eye(5, dtype=np.float32))
+MODEL = adapt(EYE, np.arange(5), 5)
+
+
+def drawn(m, sharpness, n_classes=5, seed=0):
+    """Held-out logits whose labels are drawn by a softmax of this sharpness."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(m, n_classes, generator=generator)
+    labels = torch.multinomial(torch.softmax(sharpness * logits, -1), 1, generator=generator)[:, 0].numpy()
+    return HeldOut(np.arange(m), labels, logits, logits, np.ones(m), torch.ones(m, 2))
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 2.0])
+def test_with_many_labels_the_sharpness_is_a_little_below_the_likeliest_if_some_labels_are_wrong(sharpness):
+    held = drawn(20_000, sharpness)
+
+    def loss(log):
+        own = torch.softmax(held.scores * float(np.exp(log)), -1)[torch.arange(20_000), torch.from_numpy(held.labels)]
+        return -float(torch.log(0.92 * own + 0.08 / 5).mean())
+
+    likeliest = np.exp(minimize_scalar(loss, bounds=(-3, 3)).x)
+    assert calibrate(MODEL, held, FIVE).best == pytest.approx(0.9 * likeliest, rel=0.02)
+
+
+def test_more_labels_say_more():
+    def spread(m):
+        calibration = calibrate(MODEL, drawn(m, 1.0), FIVE)
+        return np.sqrt(calibration.weights @ np.log(calibration.sharpness / calibration.best) ** 2)
+
+    assert spread(0) > spread(20) > spread(500)
+
+
+def test_probabilities_of_many_draws_are_right_on_average():
+    held, fresh = drawn(3000, 0.5), drawn(20_000, 0.5, seed=1)
+    best, choice = calibrate(MODEL, held, FIVE).probabilities(fresh.scores).max(-1)
+    for low, high in [(0.2, 0.5), (0.5, 0.8), (0.8, 1.0)]:
+        inside = (best >= low) & (best < high)
+        hits = (choice.numpy() == fresh.labels)[inside.numpy()].mean()
+        assert hits == pytest.approx(float(best[inside].mean()), abs=0.03)
+
+
+def test_logits_of_any_size_give_finite_weights():
+    scores = torch.tensor([[1e6, -1e6], [1e6, -1e6]])
+    held = HeldOut(np.arange(2), np.array([0, 1]), scores, scores, np.ones(2), torch.ones(2, 2))
+    assert np.isfinite(calibrate(MODEL, held, FIVE).weights).all()
+
+
+def test_a_larger_scale_of_the_logits_is_taken_back():
+    held = drawn(0, 1.0)
+    ten, forty = (propagate(EYE, np.arange(5), 5, Propagation(scale=scale)) for scale in (10.0, 40.0))
+    assert calibrate(forty, held, FIVE).best == pytest.approx(calibrate(ten, held, FIVE).best / 4)
+
+
+def test_rectification_hurts_if_the_held_out_labels_are_clearly_likelier_without_it():
+    held = drawn(200, 1.0)
+    noise = torch.randn(200, 5, generator=torch.Generator().manual_seed(1))
+    assert rectification_hurts(replace(held, scores=held.plain + 3 * noise))
+    assert not rectification_hurts(replace(held, plain=held.scores + 3 * noise))
+    assert not rectification_hurts(held)
+    assert not rectification_hurts(drawn(0, 1.0))
+
+
+def test_without_held_out_labels_more_labels_a_class_are_trusted_more():
+    held = drawn(0, 1.0)
+    assert calibrate(MODEL, held, np.full(5, 20)).best > calibrate(MODEL, held, np.ones(5)).best
