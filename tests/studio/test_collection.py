@@ -32,7 +32,7 @@ def test_the_same_labels_give_the_same_answer_as_remp_label(folder, tmp_path):
         csv.writer(file).writerows([("file", "label"), *rows])
     theirs = label(
         folder, LabelOptions(backbone=mean_colour_embedder()), labels=tmp_path / "given.csv", out=tmp_path / "out"
-    ).labelling
+    )
     assert theirs.task.names == names
     named = np.array([one.name for one in state.classes.values()])
     assert named[ours.best].tolist() == [theirs.task.class_names[number] for number in theirs.best]

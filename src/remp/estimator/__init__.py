@@ -46,8 +46,8 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
     balanced : bool
         The classes are known to be of equal size.
     tolerance : float
-        With ``rule="paper"``, a ConvergenceWarning is given if in the last layer a prototype still moved by more than this share of the
-        prototypes' mean norm.
+        With ``rule="paper"``, a ConvergenceWarning is given if in the last layer a prototype still moved by more than
+        this share of the prototypes' mean norm.
 
     Attributes
     ----------
