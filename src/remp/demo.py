@@ -67,7 +67,7 @@ def run_steps(out: Path, sets: Mapping[str, ImageSet], scale: Scale) -> Path:
     trained = {method: _train(method, folder / method, sets, scale) for method in METHOD_SETTINGS}
     results = _evaluate(trained, folder, sets["test"], scale)
     print(f"\n{comparison_table(results)}\n\n{conclusion(results)}", flush=True)
-    histories = {_title(one): read_history(folder / method) for method, one in trained.items()}
+    histories = {type(one.method).__name__: read_history(folder / method) for method, one in trained.items()}
     from remp.report.demo.report import write_demo_report  # here, because it draws: matplotlib takes a second to import
 
     report = write_demo_report(folder / "report.html", trained["remp"], sets["test"], results, histories)
@@ -132,7 +132,3 @@ def _evaluate(trained: Mapping[str, Trained], folder: Path, images: ImageSet, sc
         result.save(folder / f"{name}.json")
         results.append(result)
     return results
-
-
-def _title(trained: Trained) -> str:
-    return type(trained.method).__name__

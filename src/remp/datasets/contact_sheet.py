@@ -34,7 +34,9 @@ def _draw_sheet(sets: list[ImageSet]) -> Image.Image:
         ImageDraw.Draw(sheet).text((4, top + height // 2 - 5), _shorten(caption), fill="black")
         members = np.flatnonzero(images.labels == label)
         for column, index in enumerate(members[_spread(len(members), _COLUMNS)]):
-            sheet.paste(_as_picture(images.images[index]), (_CAPTION_WIDTH + column * (width + _GAP), top))
+            pixels = images.images[index]
+            picture = Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
+            sheet.paste(picture, (_CAPTION_WIDTH + column * (width + _GAP), top))
     return sheet
 
 
@@ -47,7 +49,3 @@ def _shorten(caption: str, most: int = 28) -> str:
     """Characters the built-in font lacks become question marks."""
     plain = caption.encode("latin1", errors="replace").decode("latin1")
     return plain if len(plain) <= most else plain[: most - 3] + "..."
-
-
-def _as_picture(pixels: np.ndarray) -> Image.Image:
-    return Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)

@@ -83,11 +83,10 @@ def protocol_note(result: Result) -> str:
 
 def _names(results: Sequence[Result]) -> list[str]:
     """Each result by its method; results of the same method also by the settings in which they differ."""
-    return [", ".join([_method_name(result), *_distinctions(result, results)]) for result in results]
-
-
-def _method_name(result: Result) -> str:
-    return METHODS[result.method].__name__ if result.method in METHODS else result.method
+    titles = {name: method.__name__ for name, method in METHODS.items()}
+    return [
+        ", ".join([titles.get(result.method, result.method), *_distinctions(result, results)]) for result in results
+    ]
 
 
 def _distinctions(result: Result, results: Sequence[Result]) -> list[str]:

@@ -16,8 +16,15 @@ def measure_balance(subject: Subject) -> Finding:
     Fails a method that does not declare `assumes_balance` and yet shares unequal queries out about equally, of both
     unequal kinds. Queries of one class alone would not show it: there prototypes may merge, which is another weakness.
     """
-    labels = {"balanced": _balanced(), "dirichlet:2": _dirichlet(subject.seed), "one class": _one_class()}
-    answers = {name: _answers(subject, queries) for name, queries in labels.items()}
+    labels = {
+        "balanced": torch.arange(N_QUERY).remainder(N_WAY).expand(N_EPISODES, -1),
+        "dirichlet:2": _dirichlet(subject.seed),
+        "one class": torch.arange(N_EPISODES).remainder(N_WAY)[:, None].expand(-1, N_QUERY),
+    }
+    answers = {
+        name: subject.answer(subject.episodes((1,) * N_WAY, queries, noise=0.5)).argmax(-1)
+        for name, queries in labels.items()
+    }
     accuracy = {name: float((answers[name] == labels[name]).float().mean()) for name in labels}
     evened = {f"evened {name}": _evened(answers[name], labels[name]) for name in ("dirichlet:2", "one class")}
     knows = accuracy["balanced"] >= 2 / N_WAY  # answers of a method that knows nothing tell nothing
@@ -33,27 +40,11 @@ def measure_balance(subject: Subject) -> Finding:
     return Finding("", declared or not forced, sentence, {**accuracy, **evened})
 
 
-def _answers(subject: Subject, query_labels: Tensor) -> Tensor:
-    return subject.answer(subject.episodes((1,) * N_WAY, query_labels, noise=0.5)).argmax(-1)
-
-
 def _evened(answers: Tensor, query_labels: Tensor) -> float:
     """How equal the classes are in the answers (E, Q): 1 wholly, 0 as unequal as in the truth or more so."""
-    inequality = [(_counts(classes) - N_QUERY / N_WAY).abs().mean() for classes in (answers, query_labels)]
+    counts = [torch.nn.functional.one_hot(classes, N_WAY).sum(1) for classes in (answers, query_labels)]  # (E, n_way)
+    inequality = [(count - N_QUERY / N_WAY).abs().mean() for count in counts]
     return float((1 - inequality[0] / inequality[1]).clamp(min=0))
-
-
-def _counts(classes: Tensor) -> Tensor:
-    """Queries of each class: (E, Q) -> (E, n_way)."""
-    return torch.nn.functional.one_hot(classes, N_WAY).sum(1)
-
-
-def _balanced() -> Tensor:
-    return torch.arange(N_QUERY).remainder(N_WAY).expand(N_EPISODES, -1)
-
-
-def _one_class() -> Tensor:
-    return torch.arange(N_EPISODES).remainder(N_WAY)[:, None].expand(-1, N_QUERY)
 
 
 def _dirichlet(seed: int) -> Tensor:

@@ -36,7 +36,8 @@ def thumbnail_sources(paths: Sequence[Path]) -> list[str | None]:
     ]
     new = zip(paths, files, jpegs, strict=True)
     cache.add({file.key: jpeg for path, file, jpeg in new if file and file.is_settled and jpeg and path in made})
-    return [_data_address(jpeg) if jpeg else None for jpeg in jpegs]
+    start = "data:image/jpeg;base64,"
+    return [start + base64.b64encode(jpeg).decode("ascii") if jpeg else None for jpeg in jpegs]
 
 
 def _thumbnail(path: Path) -> bytes | None:
@@ -50,10 +51,6 @@ def _thumbnail(path: Path) -> bytes | None:
     buffer = BytesIO()
     Image.fromarray(pixels).save(buffer, format="JPEG", quality=QUALITY)
     return buffer.getvalue()
-
-
-def _data_address(jpeg: bytes) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode("ascii")
 
 
 class ThumbnailCache:
