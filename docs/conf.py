@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 import remp
 
@@ -101,13 +103,21 @@ html_theme_options: dict[str, Any] = {
 }
 
 
+def _mathml(node: nodes.Element, block: bool) -> str:
+    try:
+        return tex2mathml(node.astext(), as_block=block)
+    except MathError as error:
+        logging.getLogger(__name__).warning("formula %r: %s", node.astext(), error, location=node)
+        return ""
+
+
 def _inline_formula(translator: Any, node: nodes.math) -> None:
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node, block=False))
     raise nodes.SkipNode
 
 
 def _formula(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    translator.body.append(f'<div class="math">{_mathml(node, block=True)}</div>')
     raise nodes.SkipNode
 
 
