@@ -41,6 +41,8 @@ ORDER = [
     "engine",
     "report",
     "label_files",
+    "label_new",
+    "export",
     "demo",
     "reproduce",
     "studio",

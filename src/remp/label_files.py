@@ -90,7 +90,7 @@ def label(
     is_address = "://" in str(source)
     origin, labels = str(source), None if labels is None else Path(labels)
     source = Path(Place(origin).name) if is_address else Path(source)
-    place = _result_folder(source, None if out is None else Path(out), overwrite)
+    place = result_folder(source, None if out is None else Path(out), overwrite)
     shard = (engine or Threads()).shard()
     if shard.rank == 0:
         place.check()
@@ -200,7 +200,7 @@ def _label(found: _Found, options: LabelOptions, shard: Shard) -> Labelling | No
     return labelling and replace(labelling, seconds={**found.seconds, **labelling.seconds})
 
 
-def _result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFolder:
+def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFolder:
     """Beside the source unless said otherwise, and never inside it."""
     here = Path(os.path.abspath(source))
     if out is None:

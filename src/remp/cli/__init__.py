@@ -11,6 +11,7 @@ from remp.cli import audit as cli_audit
 from remp.cli import compare as cli_compare
 from remp.cli import data as cli_data
 from remp.cli import embed as cli_embed
+from remp.cli import export as cli_export
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
 from remp.cli import studio as cli_studio
@@ -32,6 +33,7 @@ app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at the
 app.command()(cli_label.label)
 app.command()(cli_embed.embed)
 app.command()(cli_studio.studio)
+app.command()(cli_export.export)
 app.command()(cli_audit.audit)
 app.command()(cli_reproduce.reproduce)
 app.command(context_settings=cli_compare.SEVERAL_SHOTS)(cli_compare.compare)

@@ -18,7 +18,8 @@ def label(
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="A CSV file: file,label for pictures, row,label for rows.")
+        Path | None,
+        typer.Option(help="A CSV file: file,label for pictures, row,label for rows; or a JSON export of Label Studio."),
     ] = None,
     embeddings: Annotated[
         Path | None, typer.Option(help="Features of your own instead of pictures: .npy, .npz or .parquet.")
@@ -29,6 +30,9 @@ def label(
     ] = None,
     side: Annotated[
         int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A classifier from remp studio: labels new pictures without any example.")
     ] = None,
     reject: Annotated[float | None, typer.Option(help="Leave unlabelled what is less probable than this: 0.9.")] = None,
     unknown: Annotated[bool, typer.Option(help="Call what resembles no class unknown.")] = True,
@@ -45,6 +49,10 @@ def label(
     from remp.labelling.options import LabelOptions
     from remp.report.label.summary import stages_line, summary
 
+    if model is not None:
+        if folder is None or labels or embeddings or backbone or side or copy or link:
+            raise ConfigError("--model labels a folder by itself: give the folder, --reject, --out, --overwrite")
+        return _label_new(Path(folder), model, reject, out, overwrite)
     if copy and link:
         raise ConfigError("--copy and --link were both given: give one of them")
     source, way = _source(folder, embeddings, backbone or side), "copy" if copy else "link" if link else None
@@ -65,6 +73,14 @@ def label(
         written = sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
         speed = [stages_line(done.stages)] if done.stages else []
         _say("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}"]))
+
+
+def _label_new(folder: Path, model: Path, reject: float | None, out: Path | None, overwrite: bool) -> None:
+    from remp.label_new import label_new
+
+    done = label_new(folder, model, reject=reject, out=out, overwrite=overwrite)
+    n_labelled = int((done.labels >= 0).sum())
+    _say(f"{n_labelled:,} of {len(done.labels):,} pictures got a label\n{done.folder}: labels.csv, labels.json")
 
 
 def _source(folder: str | None, embeddings: Path | None, backbone: str | int | None) -> str | Path:

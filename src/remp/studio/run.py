@@ -60,7 +60,7 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
         listening = _listen(options.host, options.port)
         port = listening.getsockname()[1]
         keys, thumbnails = Keys(), Thumbnails(home() / "studio" / "thumbnails.sqlite")
-        app = make_app(session, thumbnails, folder.name, lambda asked: export_session(session, out, asked))
+        app = make_app(session, thumbnails, folder.name, lambda asked: export_session(session, folder, out, asked))
         guarded = Guard(app, keys, _hosts(options.host, port))
         address = f"http://{_in_address(options.host)}:{port}/"
         server.say(address)

@@ -18,19 +18,15 @@ _UNSAFE = re.compile(r'[/\\:*?"<>|\x00-\x1f\x7f]')
 
 def write_class_folders(labelling: Labelling, folder: Path, way: Way) -> None:
     """Fill `classes/CLASS/`, and `uncertain/` and `unknown/` where there are such pictures."""
-    class_folders = _distinct([safe_name(name) for name in labelling.task.class_names])
-    taken: dict[str, _Names] = {}
+    class_folders = distinct_names([safe_name(name) for name in labelling.task.class_names])
+    taken: dict[str, FreeNames] = {}
     for number, path in enumerate(labelling.task.paths):
         label = int(labelling.labels[number])
         place = f"classes/{class_folders[label]}" if label >= 0 else STATUSES[labelling.status[number]]
         if place not in taken:
             (folder / place).mkdir(parents=True)
-            taken[place] = _Names()
-        target = folder / place / taken[place].new(path.name)
-        if way == "copy":
-            shutil.copy2(path, target)
-        else:
-            _link(path, target)
+            taken[place] = FreeNames()
+        put(path, folder / place / taken[place].new(path.name), way)
 
 
 def safe_name(name: str) -> str:
@@ -43,7 +39,7 @@ def safe_name(name: str) -> str:
     return _shortened(safe)
 
 
-class _Names:
+class FreeNames:
     """Names in one folder, told apart by a number. Case, and how accents are stored, make no difference to some
     disks."""
 
@@ -66,8 +62,8 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _distinct(names: list[str]) -> list[str]:
-    taken = _Names()
+def distinct_names(names: list[str]) -> list[str]:
+    taken = FreeNames()
     return [taken.new(name) for name in names]
 
 
@@ -79,8 +75,12 @@ def _shortened(name: str, room: int = 0) -> str:
     return name
 
 
-def _link(path: Path, target: Path) -> None:
-    """A relative link: folder and result can move together. Where links cannot be made, the same file twice."""
+def put(path: Path, target: Path, way: Way) -> None:
+    """A copy of a picture, or a relative link to it: folder and result can move together. Where links cannot be made,
+    the same file twice."""
+    if way == "copy":
+        shutil.copy2(path, target)
+        return
     try:
         target.symlink_to(os.path.relpath(os.path.realpath(path), os.path.realpath(target.parent)))
     except (NotImplementedError, OSError, ValueError):  # ValueError: on another drive of Windows

@@ -1,4 +1,4 @@
-"""A tree of pictures with a CSV file of labels as a task."""
+"""A tree of pictures with a file of labels as a task: CSV, or JSON of Label Studio."""
 
 import os
 import unicodedata
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from remp.errors import DataError
 from remp.labelling.tasks.folder import find_pictures
+from remp.labelling.tasks.label_studio import read_label_studio
 from remp.labelling.tasks.label_table import FILE_COLUMNS, LabelRow, keep_label, read_label_table
 from remp.labelling.tasks.task import LabellingTask, make_task
 
@@ -13,7 +14,8 @@ from remp.labelling.tasks.task import LabellingTask, make_task
 def listed_task(folder: Path, labels: Path) -> LabellingTask:
     """All pictures below the folder; those with a label in the file are examples, whatever folder they lie in. Paths in
     the file are relative to the folder or to the file."""
-    tree, rows = find_pictures(folder), read_label_table(labels, FILE_COLUMNS)
+    is_json = labels.suffix.casefold() == ".json"
+    tree, rows = find_pictures(folder), read_label_studio(labels) if is_json else read_label_table(labels, FILE_COLUMNS)
     finder = _Finder(folder, labels, tree.names)
     given: dict[int, LabelRow] = {}
     skipped = list(tree.skipped)
@@ -26,7 +28,7 @@ def listed_task(folder: Path, labels: Path) -> LabellingTask:
     if rows and len(skipped) - len(tree.skipped) == len(rows):
         raise DataError(
             f"none of the {len(rows)} files in {labels} is a picture in {folder}; the first is {rows[0].key!r}. "
-            "Paths are relative to the folder or to the CSV file"
+            "Paths are relative to the folder or to that file"
         )
     classes = [given[number].label if number in given else None for number in range(len(tree.names))]
     return make_task(tree.names, classes, folder=folder, skipped=skipped)

@@ -35,6 +35,13 @@ const KEYS = [
 ];
 const FORMATS = [
   ["labels", "Labels and report", "labels.csv, labels.json and report.html"],
+  ["folders", "Class folders", "a copy of each picture in the folder of its class"],
+  ["links", "Class folders with links", "no copies: links to your pictures"],
+  ["imagefolder", "Training folders", "train/CLASS and val/CLASS, for Ultralytics, torchvision and Hugging Face; nothing uncertain"],
+  ["huggingface", "Hugging Face", "pictures with metadata.csv"],
+  ["labelstudio", "Label Studio", "tasks with predictions and scores"],
+  ["fiftyone", "FiftyOne", "data/ and labels.json"],
+  ["model", "Classifier", "labels new pictures: remp label --model"],
 ];
 
 // ---------------------------------------------------------------- talking to the server

@@ -1,0 +1,108 @@
+"""Pictures with their labels: what is exported."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remp.errors import ConfigError, DataError
+from remp.labelling.outcome import STATUSES, Labelling
+from remp.labelling.output.class_folders import Way
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """way: copy the pictures, or link to them. validation: the share of each class that goes to val/. seed: of the
+    draw which."""
+
+    way: Way = "copy"
+    validation: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation < 1:
+            raise ConfigError(
+                f"validation is {self.validation}; needed a share of the pictures: 0 or more, less than 1"
+            )
+
+
+@dataclass(frozen=True)
+class LabelledPictures:
+    """folder: that all names are below. names, paths, labels, status: (n,); a label is None where status is uncertain
+    or unknown. probability: (n,) of the label."""
+
+    folder: Path
+    names: tuple[str, ...]
+    paths: tuple[Path, ...]
+    labels: tuple[str | None, ...]
+    probability: np.ndarray
+    status: tuple[str, ...]
+
+    @property
+    def class_names(self) -> list[str]:
+        return sorted({label for label in self.labels if label is not None})
+
+    @property
+    def labelled(self) -> list[int]:
+        """Numbers of the pictures that have a label."""
+        return [number for number, label in enumerate(self.labels) if label is not None]
+
+
+def of_labelling(labelling: Labelling, folder: Path) -> LabelledPictures:
+    """What came out of a labelling of the pictures in a folder."""
+    classes = [*labelling.task.class_names, None]  # None at -1
+    return LabelledPictures(
+        folder,
+        labelling.task.names,
+        labelling.task.paths,
+        tuple(classes[number] for number in labelling.labels),
+        labelling.probability,
+        tuple(STATUSES[number] for number in labelling.status),
+    )
+
+
+def read_results(results: Path, pictures: Path | None = None) -> LabelledPictures:
+    """What `remp label` or the studio wrote to a folder. pictures: the folder that was labelled, by default the one
+    beside the results without -labelled in its name."""
+    pictures = pictures or _beside(results)
+    if not pictures.is_dir():
+        raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")
+    items = _read_items(results / "labels.json")
+    paths = tuple(pictures / item["file"] for item in items)
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise DataError(f"{len(missing)} of {len(paths)} pictures are not there (any more); the first: {missing[0]}")
+    has_label = [item["status"] in ("given", "labelled") for item in items]
+    return LabelledPictures(
+        pictures,
+        tuple(item["file"] for item in items),
+        paths,
+        tuple(item["label"] if has else None for item, has in zip(items, has_label, strict=True)),
+        np.array([item["probability"] or 0.0 for item in items], np.float32),
+        tuple(item["status"] for item in items),
+    )
+
+
+def _beside(results: Path) -> Path:
+    return results.absolute().with_name(re.sub(r"-labelled(-\d+)?$", "", results.absolute().name))
+
+
+def _read_items(file: Path) -> list[dict[str, Any]]:
+    try:
+        items = json.loads(file.read_text(encoding="utf-8"))["items"]
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{file.parent} has no labels.json: give a folder that remp label, or Export in remp studio, wrote"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file} cannot be read as a result of remp: {error}") from error
+    wanted = {"file", "label", "probability", "status"}
+    if not isinstance(items, list) or not all(isinstance(item, dict) and wanted <= item.keys() for item in items):
+        raise DataError(f"{file} is no result of remp: its items lack some of {', '.join(sorted(wanted))}")
+    inside = [item for item in items if not Path(item["file"]).is_absolute() and ".." not in Path(item["file"]).parts]
+    if len(inside) < len(items):
+        raise DataError(f"{file} names files outside of the folder of pictures")
+    return items

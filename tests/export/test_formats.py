@@ -1,0 +1,206 @@
+"""Each format is read back: by the reader it is for where that installs, else by its documented layout."""
+
+import csv
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from remp.cli import app
+from remp.errors import ConfigError, DataError
+from remp.export import FORMATS, find_format
+from remp.export.image_folder import split
+from remp.export.labelled import ExportOptions, LabelledPictures, read_results
+from remp.labelling.tasks.label_studio import read_label_studio
+from remp.labelling.tasks.listed import listed_task
+from studio_cases import COLOURS, write_collection
+
+HOSTILE = "<img onerror=x>/../猫"
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> LabelledPictures:
+    """36 pictures of three classes, one with a hostile name; two with the same file name, two without a label."""
+    folder = write_collection(tmp_path / "photos")
+    (folder / "more").mkdir()
+    (folder / "more" / "000-red.png").write_bytes((folder / "001-red.png").read_bytes())
+    names = tuple(sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png")))
+    labels = [next(colour for colour in COLOURS if colour in name) for name in names]
+    named = [HOSTILE if label == "blue" else label for label in labels]
+    status = ["given" if number % 3 == 0 else "labelled" for number in range(len(names))]
+    status[5], status[6] = "uncertain", "unknown"
+    final = [None if kind in ("uncertain", "unknown") else label for kind, label in zip(status, named, strict=True)]
+    paths = tuple(folder / name for name in names)
+    share = np.linspace(0.5, 1, len(names)).astype(np.float32)
+    return LabelledPictures(folder, names, paths, tuple(final), share, tuple(status))
+
+
+def written(pictures: LabelledPictures, name: str, **options) -> Path:
+    folder = pictures.folder.with_name(f"photos-{name}")
+    folder.mkdir()
+    FORMATS[name](pictures, folder, ExportOptions(**options))
+    return folder
+
+
+def content_and_label(pictures: LabelledPictures) -> list[tuple[bytes, str]]:
+    return sorted((pictures.paths[number].read_bytes(), pictures.labels[number]) for number in pictures.labelled)
+
+
+def in_folders(root: Path, names: dict[str, str]) -> list[tuple[bytes, str]]:
+    return [(path.read_bytes(), names[path.parent.name]) for path in root.rglob("*.png")]
+
+
+FOLDER_NAMES = {"red": "red", "green": "green", "_img onerror=x__.._猫": HOSTILE}
+
+
+@pytest.mark.parametrize("way", ["copy", "link"])
+def test_class_folders_hold_every_labelled_picture_and_no_other(pictures, way):
+    root = written(pictures, "folders", way=way)
+    assert sorted(in_folders(root, FOLDER_NAMES)) == content_and_label(pictures)
+    assert {path.is_symlink() for path in root.rglob("*.png")} == {way == "link"}
+
+
+def test_training_folders_by_the_rules_of_torchvision_and_ultralytics(pictures):
+    """Classes are the folders in train/, in the order of their names, the same in val/; a file is in one of both."""
+    root = written(pictures, "imagefolder")
+    classes = [sorted(path.name for path in (root / part).iterdir()) for part in ("train", "val")]
+    assert classes[0] == classes[1] == sorted(FOLDER_NAMES)
+    assert sorted(path.name for path in root.iterdir()) == ["train", "val"]
+    both = [in_folders(root / part, FOLDER_NAMES) for part in ("train", "val")]
+    assert sorted(both[0] + both[1]) == content_and_label(pictures)
+    assert 0.1 < len(both[1]) / len(pictures.labelled) < 0.3
+
+
+def test_training_folders_read_by_hugging_face(pictures, tmp_path):
+    datasets = pytest.importorskip("datasets", reason="pip install datasets")
+    root = written(pictures, "imagefolder")
+    read = datasets.load_dataset("imagefolder", data_dir=str(root), cache_dir=str(tmp_path / "cache"))
+    train, validation = split(pictures, ExportOptions())
+    assert (len(read["train"]), len(read["validation"])) == (len(train), len(validation))
+    assert read["train"].features["label"].names == sorted(FOLDER_NAMES)
+
+
+def test_the_split_is_the_same_for_the_same_seed_and_leaves_no_class_out(pictures):
+    first, second = (split(pictures, ExportOptions(seed=3)) for _ in range(2))
+    assert first == second != split(pictures, ExportOptions(seed=4))
+    for part in first:
+        assert {pictures.labels[number] for number in part} == {"red", "green", HOSTILE}
+    assert split(pictures, ExportOptions(validation=0.0))[1] == []
+    with pytest.raises(ConfigError, match="a share of the pictures"):
+        ExportOptions(validation=1.0)
+
+
+def test_metadata_read_by_hugging_face(pictures, tmp_path):
+    datasets = pytest.importorskip("datasets", reason="pip install datasets")
+    root = written(pictures, "huggingface")
+    read = datasets.load_dataset("imagefolder", data_dir=str(root), split="train", cache_dir=str(tmp_path / "cache"))
+    assert sorted(read["label"]) == sorted(label for _, label in content_and_label(pictures))
+    with (root / "metadata.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(((root / row["file_name"]).read_bytes(), row["label"]) for row in rows) == content_and_label(pictures)
+    assert {row["status"] for row in rows} == {"given", "labelled"}
+
+
+def test_label_studio_tasks_follow_its_documented_form(pictures):
+    root = written(pictures, "labelstudio")
+    tasks = json.loads((root / "tasks.json").read_text(encoding="utf-8"))
+    assert len(tasks) == len(pictures.names)
+    for number, task in enumerate(tasks):
+        assert task["data"]["image"].startswith("/data/local-files/?d=photos/")
+        (kind, entries), *_ = [(kind, task[kind]) for kind in ("annotations", "predictions") if kind in task] or [
+            ("", [])
+        ]
+        assert kind == {"given": "annotations", "labelled": "predictions"}.get(pictures.status[number], "")
+        for entry in entries:
+            (result,) = entry["result"]
+            assert (result["from_name"], result["to_name"], result["type"]) == ("label", "image", "choices")
+            assert result["value"]["choices"] == [pictures.labels[number]]
+        if kind == "predictions":
+            assert entries[0]["score"] == pytest.approx(float(pictures.probability[number]), abs=1e-5)
+    config = ElementTree.parse(root / "config.xml").getroot()
+    assert [choice.get("value") for choice in config.iter("Choice")] == pictures.class_names
+
+
+def test_what_label_studio_exports_is_read_as_labels(pictures, tmp_path):
+    tasks = json.loads((written(pictures, "labelstudio") / "tasks.json").read_text(encoding="utf-8"))
+    for task in tasks:  # as if a person had submitted every prediction; one was skipped
+        task.setdefault(
+            "annotations", [{"result": p["result"], "was_cancelled": False} for p in task.pop("predictions", [])]
+        )
+    tasks[0]["annotations"].append({"result": [], "was_cancelled": True})
+    export = tmp_path / "export.json"
+    export.write_text(json.dumps(tasks), encoding="utf-8")
+    task = listed_task(pictures.folder, export)
+    read = {name: task.class_names[label] for name, label in zip(task.names, task.labels, strict=True) if label >= 0}
+    assert read == {pictures.names[number]: pictures.labels[number] for number in pictures.labelled}
+
+
+def test_the_short_export_of_label_studio_is_read_too(tmp_path):
+    file = tmp_path / "min.json"
+    file.write_text(
+        json.dumps([{"image": "/data/local-files/?d=photos/a%20b.png", "choice": "cat"}, {"image": "b.png"}])
+    )
+    assert [(row.key, row.label) for row in read_label_studio(file)] == [("a b.png", "cat"), ("b.png", None)]
+
+
+@pytest.mark.parametrize("content", ["{", "[" * 100_000, "{}", "[1]", '[{"data": 3}]', '[{"data": {"image": 7}}]'])
+def test_a_json_file_that_is_something_else_is_refused_in_words(tmp_path, content):
+    file = tmp_path / "labels.json"
+    file.write_text(content)
+    with pytest.raises(DataError, match="Label Studio"):
+        read_label_studio(file)
+
+
+def test_fiftyone_by_its_documented_layout(pictures):
+    """data/NAME.ext and labels.json: {"classes": [...], "labels": {"NAME": index}}."""
+    root = written(pictures, "fiftyone")
+    labels = json.loads((root / "labels.json").read_text(encoding="utf-8"))
+    files = {path.stem: path for path in (root / "data").iterdir()}
+    assert files.keys() == labels["labels"].keys()
+    read = [(files[stem].read_bytes(), labels["classes"][number]) for stem, number in labels["labels"].items()]
+    assert sorted(read) == content_and_label(pictures)
+
+
+def test_a_format_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match=r"no format 'coco': give one of folders, imagefolder"):
+        find_format("coco")
+
+
+def results(pictures: LabelledPictures) -> Path:
+    folder = pictures.folder.with_name("photos-labelled")
+    folder.mkdir()
+    columns = zip(pictures.names, pictures.labels, pictures.probability.tolist(), pictures.status, strict=True)
+    items = [dict(zip(("file", "label", "probability", "status"), values, strict=True)) for values in columns]
+    (folder / "labels.json").write_text(json.dumps({"items": items}), encoding="utf-8")
+    return folder
+
+
+def test_the_command_exports_what_remp_label_wrote(pictures):
+    done = CliRunner().invoke(app, ["export", str(results(pictures)), "--to", "folders", "--link"])
+    assert done.exit_code == 0, done.output
+    assert "35 of 37 pictures have a label" in done.output
+    assert sorted(in_folders(pictures.folder.with_name("photos-folders"), FOLDER_NAMES)) == content_and_label(pictures)
+
+
+def test_results_without_pictures_or_labels_are_refused(pictures, tmp_path):
+    folder = results(pictures)
+    with pytest.raises(DataError, match="give --pictures"):
+        read_results(folder, tmp_path / "nowhere")
+    pictures.paths[3].unlink()
+    with pytest.raises(DataError, match=r"1 of 37 pictures are not there"):
+        read_results(folder)
+    (folder / "labels.json").unlink()
+    with pytest.raises(DataError, match=r"no labels\.json"):
+        read_results(folder)
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/passwd"])
+def test_results_that_lead_outside_are_refused(pictures, name):
+    folder = results(pictures)
+    item = {"file": name, "label": "x", "probability": 1.0, "status": "given"}
+    (folder / "labels.json").write_text(json.dumps({"items": [item]}))
+    with pytest.raises(DataError, match="outside"):
+        read_results(folder)

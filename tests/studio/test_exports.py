@@ -1,0 +1,90 @@
+"""Exports from the studio, and the classifier that labels new pictures."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embedding_cases import mean_colour_embedder
+from remp.errors import CheckpointError, ConfigError
+from remp.estimator.saved import load_classifier
+from remp.export import FORMATS
+from remp.label_new import label_new
+from remp.studio.exports import export_session
+from studio_cases import numbers_of, started, write_collection
+
+
+@pytest.fixture
+def session(tmp_path: Path):
+    session = started(write_collection(tmp_path / "photos"))
+    for colour in ("red", "green", "blue"):
+        session.act({"do": "label", "items": numbers_of(session, colour)[:3], "class": colour})
+    session.wait()
+    return session
+
+
+def export(session, tmp_path: Path, name: str) -> Path:
+    done = export_session(session, tmp_path / "photos", tmp_path / "photos-labelled", {"format": name})
+    return Path(done["folder"])
+
+
+def test_labels_and_report_are_as_remp_label_writes_them(session, tmp_path):
+    session.act({"do": "unknown", "items": [4]})
+    folder = export(session, tmp_path, "labels")
+    assert folder == tmp_path / "photos-labelled"
+    assert {"labels.csv", "labels.json", "report.html"} <= {path.name for path in folder.iterdir()}
+    items = json.loads((folder / "labels.json").read_text())["items"]
+    assert items[4]["status"] == "unknown"
+    assert all(item["likeliest"] in item["file"] for item in items)
+
+
+def test_a_second_export_replaces_the_first_and_nothing_else(session, tmp_path):
+    first = export(session, tmp_path, "labels")
+    assert export(session, tmp_path, "labels") == first
+    (first / "mine.txt").write_text("mine")
+    assert export(session, tmp_path, "labels") == tmp_path / "photos-labelled-2"
+    assert (first / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "links"])
+def test_every_format_can_be_asked_for(session, tmp_path, name):
+    folder = export(session, tmp_path, name)
+    assert folder == tmp_path / f"photos-{name}"
+    assert any(folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["coco", "../x", None])
+def test_another_format_is_refused(session, tmp_path, name):
+    with pytest.raises(ConfigError, match="no format"):
+        export(session, tmp_path, name)
+
+
+def test_the_classifier_says_of_the_same_pictures_what_the_studio_says(session, tmp_path):
+    model = export(session, tmp_path, "model") / "model.safetensors"
+    done = label_new(tmp_path / "photos", model, out=tmp_path / "new", embedder=mean_colour_embedder())
+    ours = session.insight.prediction
+    free = session.state.labels < 0
+    names = [session.state.classes[number].name for number in ours.best[free]]
+    theirs = np.array(done.task.class_names)[done.best[free]]
+    assert theirs.tolist() == names
+    assert done.probability[free].mean() == pytest.approx(ours.probability[free].mean(), abs=0.02)
+
+
+def test_it_labels_pictures_it_has_never_seen(session, tmp_path):
+    model = export(session, tmp_path, "model") / "model.safetensors"
+    new = write_collection(tmp_path / "new photos", 5)
+    done = label_new(new, model, embedder=mean_colour_embedder())
+    assert done.folder == tmp_path / "new photos-labelled"
+    items = json.loads((done.folder / "labels.json").read_text())["items"]
+    assert len(items) == 15
+    assert all(item["label"] in item["file"] for item in items)
+
+
+def test_a_classifier_for_another_backbone_or_no_classifier_is_refused(session, tmp_path):
+    model = export(session, tmp_path, "model") / "model.safetensors"
+    with pytest.raises(CheckpointError, match="made with another"):
+        label_new(tmp_path / "photos", model, out=tmp_path / "x", embedder=mean_colour_embedder("other"))
+    model.write_bytes(b"nothing")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load_classifier(model)
