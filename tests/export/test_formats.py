@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from remp.labelling.tasks.label_studio import read_label_studio
 from remp.labelling.tasks.listed import listed_task
 from studio_cases import COLOURS, write_collection
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is asked of a network
 HOSTILE = "<img onerror=x>/../猫"
 
 
