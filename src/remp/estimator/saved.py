@@ -1,4 +1,4 @@
-"""A ReMPClassifier in a file: the features it is fitted to, and the backbone that made them. Loading it runs no code."""
+"""A ReMPClassifier in a file: the features it is fitted to and the backbone that made them. Loading runs no code."""
 
 import json
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ _FORMAT = "remp-classifier-1"
 @dataclass(frozen=True)
 class SavedClassifier:
     """features: (n, d) float32, labels: (n,) index into class_names, or -1 for the unlabelled that it learns from, too.
-    backbone, side: what made the features and from how large pictures. embedder: its hash, to tell whether a backbone of
-    that name is still the same."""
+    backbone, side: what made the features and from how large pictures. embedder: its hash, to tell whether a backbone
+    of that name is still the same."""
 
     features: np.ndarray
     labels: np.ndarray
@@ -42,7 +42,10 @@ def save_classifier(path: Path, saved: SavedClassifier) -> None:
         "side": saved.side,
         "embedder": saved.embedder,
     }
-    tensors = {"features": np.ascontiguousarray(saved.features, np.float32), "labels": saved.labels.astype(np.int64)}
+    tensors: dict[str, np.ndarray] = {
+        "features": np.ascontiguousarray(saved.features, np.float32),
+        "labels": saved.labels.astype(np.int64),
+    }
     write_atomically(path, save(tensors, {"remp": json.dumps(facts)}))
 
 

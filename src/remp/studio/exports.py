@@ -47,8 +47,8 @@ def _filler(session: Session, source: Path, wanted: str, prediction: Prediction)
 
 
 def trained(session: Session, prediction: Prediction) -> SavedClassifier:
-    """What a classifier is fitted to that says of the pictures here what the studio says, and can be asked about others:
-    all labelled items, and a sample of the others."""
+    """What a classifier is fitted to that says of the pictures here what the studio says, and of others what they are
+    like: all labelled items, and a sample of the unlabelled."""
     features, task, embedder = session.features, prediction.labelling.task, session.embedding.embedder
     assert features is not None
     assert embedder is not None
