@@ -20,14 +20,12 @@ from remp.models import load
 from remp.rectification.transform import FeatureTransform
 
 GRID = {
-    "projection": ["absent", "identity"],
+    "projection": ["absent"],
     "repulsion": ["negative", "zero", "none"],
     "scale": [5.0, 10.0, 20.0],
     "layers": [2, 5, 10],
     "step": [0.3, 1.0],
 }
-# With h = identity the features double in each layer, which sharpens the attention: smaller scales to start from.
-IDENTITY_SCALE = 0.1
 
 
 def main() -> None:
@@ -47,8 +45,6 @@ def main() -> None:
     rows = []
     for values in itertools.product(*GRID.values()):
         settings = dict(zip(GRID, values, strict=True))
-        if settings["projection"] == "identity":
-            settings["scale"] *= IDENTITY_SCALE
         method = METHODS["remp"](**settings)
         estimate = mean_interval(score_episodes(method, episodes, features, transform))
         rows.append({**settings, "accuracy": round(estimate.mean, 5), "half_width_95": round(estimate.half_width, 5)})
