@@ -42,7 +42,9 @@ STATISTICS_EPISODES = 20
 
 def config_files() -> dict[str, Path]:
     """The settings from scratch of each method that is trained."""
-    own = {"protonet": CONFIGS / "cifar-fs-protonet-base.yaml", "remp": CONFIGS / "cifar-fs-convnet64-base.yaml"}
+    own = {
+        name: CONFIGS / "cifar-fs" / f"{file}.yaml" for name, file in (("protonet", "protonet-1shot"), ("remp", "remp"))
+    }
     prefix = "cifar-fs-"
     return own | {path.stem.removeprefix(prefix): path for path in sorted(CONFIGS.glob(f"methods/{prefix}*.yaml"))}
 

@@ -12,7 +12,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from remp.cli import app
-from remp.datasets.base import write_prepared
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -53,12 +52,17 @@ def run_python(mark: str, names: dict[str, Any]) -> dict[str, Any]:
     return names
 
 
-def test_the_python_code_runs(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    images = np.random.default_rng(0).integers(0, 255, (20, 16, 32, 32, 3), dtype=np.uint8)
-    classes = {str(i): (lambda i=i: images[i]) for i in range(20)}
-    write_prepared("cifar-fs", {"test": classes}, image_size=(32, 32, 3), counts={"test": [16] * 20}, source="noise")
-    run_python("remp.evaluate", {})
-    assert "5-way, 1-shot" in capsys.readouterr().out
+def test_the_shipped_model_of_the_readme_predicts() -> None:
+    pictures = np.random.default_rng(0).integers(0, 255, (6, 32, 32, 3), dtype=np.uint8)
+    names = {"support_images": pictures[:4], "support_labels": ["a", "a", "b", "b"], "query_images": pictures[4:]}
+    assert run_python("model.predict", names)["found"].probabilities.shape == (2, 2)
+
+
+def test_the_comparison_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    X = np.repeat(np.eye(5), 12, axis=0) + random.normal(size=(60, 5))
+    run_python("remp.compare", {"X": X, "y": np.repeat(np.arange(5), 12)})
+    assert "5-way 1-shot" in capsys.readouterr().out
 
 
 def test_the_estimator_of_the_readme_labels_the_rest() -> None:

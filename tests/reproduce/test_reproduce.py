@@ -10,7 +10,10 @@ import pytest
 import yaml
 
 from remp import reproduce as package
+from remp.checkpoint import read_checkpoint
+from remp.config import make_config
 from remp.errors import ConfigError, RempError
+from remp.models import shipped_models
 from remp.reproduce.manifest import read_manifest
 from remp.reproduce.trainings import plan_run
 
@@ -231,6 +234,21 @@ def test_every_configuration_of_the_manifest_loads_and_every_training_is_used():
     assert used == set(manifest.trainings)
     for name in manifest.trainings:
         plan_run(manifest, name, runs=Path("runs"))
+
+
+def test_published_checkpoints_have_the_settings_of_their_configuration():
+    """The header of each, and of each model that ships, is the YAML file that the manifest names for it."""
+    manifest = read_manifest(ROOT / "results" / "manifest.yaml")
+    kept = {path: path.stem for path in (ROOT / "results" / "checkpoints").glob("*.safetensors")}
+    assert kept
+    shipped = {path: "cifar-fs-remp-long" for path in shipped_models().values()}
+    for path, name in {**kept, **shipped}.items():
+        run = plan_run(manifest, name, runs=Path("runs"))
+        header, written = make_config(read_checkpoint(path)[1]["config"]).flat(), run.config.flat()
+        settled = ("episodes_per_step", "start_from")  # by the run
+        assert {k: v for k, v in header.items() if k not in settled} == {
+            k: v for k, v in written.items() if k not in settled
+        }, name
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def _columns(cell: Mapping[str, Any], has_axis: bool) -> list[str]:
         cell["transform"],
         ", ".join(cell["trainings"]),
         f"`{hashes}`" if hashes else "",
-        minutes,
+        minutes if done else "",
     ]
 
 
