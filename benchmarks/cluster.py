@@ -9,7 +9,8 @@ embedding), the same pictures, start-up aside: the clock starts when both worker
 propagation: two Ray workers against one process with two threads, on the same Parquet files; one pass goes before, so
 that all workers are up. Results are compared bit for bit.
 reduction: what the machine with the command does with the sums of a layer, for so many workers' blocks, beside what one
-worker needs for its rows; 100 million rows in all. Both are measured here, one after the other.
+worker needs for its rows; 100 million rows in all. Both are measured here, one after the other, in seconds of the
+processor.
 Ratios of one run are what counts: other work on the machine disturbs both sides alike at best.
 """
 
@@ -33,7 +34,7 @@ ALL_ROWS = 100_000_000
 def start_ray() -> None:
     import ray
 
-    ray.init(num_cpus=2, object_store_memory=500 * 2**20, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=2, object_store_memory=500 * 2**20, include_dashboard=False, log_to_driver=False)
 
 
 # Embedding
@@ -183,8 +184,8 @@ def reduction(settings: argparse.Namespace, work: Path) -> None:
     torch.set_num_threads(1)
     engine, shape = RayEngine(), (settings.classes, settings.dim)
     a_row = row_seconds(*shape)
-    for _ in engine.in_order(_Sums(shape), list(range(8))):
-        pass
+    handle = [ray.put(_Sums(shape))]
+    ray.get([engine.begin(handle, number) for number in range(8)])
     print(f"one thread: {1e6 * a_row:.1f} µs a row and layer ({settings.classes} classes, {settings.dim} dimensions)")
     print(
         "| workers | reduction of a layer, ms | layer of 100 million rows, s | share of the reduction |\n"
@@ -192,13 +193,14 @@ def reduction(settings: argparse.Namespace, work: Path) -> None:
         + "|"
     )
     for workers in BLOCKS:
-        sent = [ray.put(_Sums(shape)(number)) for number in range(workers)]
-        started = time.perf_counter()
+        sent = [engine.begin(handle, number) for number in range(workers)]
+        ray.wait(sent, num_returns=workers, fetch_local=True)
+        started = time.process_time()
         near, far = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
         for reference in sent:
             one, other = ray.get(reference)
             near, far = near + one, far + other
-        seconds, layer = time.perf_counter() - started, a_row * ALL_ROWS / workers
+        seconds, layer = time.process_time() - started, a_row * ALL_ROWS / workers
         print(f"| {workers} | {1000 * seconds:.1f} | {layer:.1f} | {seconds / (seconds + layer):.2%} |")
 
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from remp.errors import ConfigError
 from remp.rows import Block, JoinedRows, Rows, Shard
+from remp.rows.array import read_only_tensor
 from remp.rows.blocks import blocks_of, joined_parts
 from remp.system.progress import progress
 
@@ -31,7 +33,7 @@ class RayEngine:
         self._ray = _import_ray()
         if not self._ray.is_initialized():
             try:
-                self._ray.init(address=address, include_dashboard=None if address else False, log_to_driver=False)
+                self._ray.init(address or "local", include_dashboard=None if address else False, log_to_driver=False)
             except (ConnectionError, ValueError) as error:
                 raise ConfigError(
                     f"no Ray cluster at {address!r}: start one with ray start --head ({error})"
@@ -47,7 +49,7 @@ class RayEngine:
         try:
             while True:
                 for number in numbers:
-                    waiting[self._run.remote(handle, items[number])] = number
+                    waiting[self.begin(handle, items[number])] = number
                     if len(waiting) >= self._at_once():
                         break
                 if not waiting:
@@ -67,12 +69,16 @@ class RayEngine:
         try:
             for number in range(len(items)):
                 while next_item < len(items) and next_item < number + self._at_once():
-                    waiting[next_item] = self._run.remote(handle, items[next_item])
+                    waiting[next_item] = self.begin(handle, items[next_item])
                     next_item += 1
                 yield self._get(waiting.pop(number))
         finally:
             for reference in waiting.values():
                 self._ray.cancel(reference, force=True)
+
+    def begin(self, handle: list[Any], item: Any) -> Any:
+        """The reference of what a task will make of an item. handle: a list of the reference of the work."""
+        return self._run.remote(handle, item)
 
     def shard(self) -> Shard:
         return RayShard(engine=self)
@@ -139,12 +145,13 @@ _works: dict[str, Callable[[Any], Any]] = {}
 
 def _run(handle: list[Any], item: Any) -> Any:
     """In a worker: work(item), with one thread. The work, as a network with its weights, is read once in a process."""
-    import warnings
-
     import ray
+    import ray.util
 
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module=r"PIL\.")
+    # A result of megabytes is then read where it lies, instead of being copied twice.
+    ray.util.register_serializer(torch.Tensor, serializer=Tensor.numpy, deserializer=read_only_tensor)
     key = handle[0].hex()
     if key not in _works:
         _works.clear()

@@ -42,7 +42,7 @@ class ArrayRows:
         check_table(values.shape, values.dtype)
         self.chunk = chunk or chunk_rows(values.shape[1])
         is_plain = values.dtype == np.float32 and values.flags.c_contiguous
-        self._values = _as_tensor(values) if is_plain else values
+        self._values = read_only_tensor(values) if is_plain else values
 
     @property
     def dim(self) -> int:
@@ -80,7 +80,7 @@ def _as_array(values: np.ndarray | Tensor) -> np.ndarray:
     return np.asarray(values)
 
 
-def _as_tensor(values: np.ndarray) -> Tensor:
+def read_only_tensor(values: np.ndarray) -> Tensor:
     """The array as a tensor of the same memory, also if that is to be read only: nobody here writes to it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
