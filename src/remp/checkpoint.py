@@ -3,6 +3,7 @@
 import hashlib
 import json
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from remp.errors import CheckpointError, ConfigError
 from remp.methods import METHODS, Method
 from remp.strangers import border, shortened
 from remp.system.files import write_atomically
-from remp.trained import Trained, build_method, outline
+from remp.trained import Trained, build_method, method_with_weights
 from remp.version import __version__
 
 FORMAT = 1
@@ -56,10 +57,11 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
     image_size, n_classes = _sizes_in(info, path)
     weights = finite_weights(tensors, path)
     with _fitting(path):
-        if config.method in METHODS:  # a class of one's own need not be one that can be made without memory
-            _check_shapes(weights, outline(config, image_size, n_classes), path)
-        method = build_method(config, image_size, n_classes)
-        method.load_state_dict(weights)
+        if config.method in METHODS:
+            method = method_with_weights(config, image_size, n_classes, weights, partial(_check_shapes, path))
+        else:  # a class of one's own need not be one that can be made without memory
+            method = build_method(config, image_size, n_classes)
+            method.load_state_dict(weights)
     mean, std = (_numbers_in(info, name, image_size[2], path) for name in ("mean", "std"))
     if min(std) <= 0:
         raise CheckpointError(f"{path} does not fit: std is {std}, needed numbers above 0. {_AGAIN}")
@@ -166,7 +168,7 @@ def _numbers_in(info: dict[str, Any], name: str, count: int, path: Path) -> tupl
     return tuple(float(value) for value in values)
 
 
-def _check_shapes(weights: dict[str, Tensor], needed: dict[str, Tensor], path: Path) -> None:
+def _check_shapes(path: Path, weights: dict[str, Tensor], needed: dict[str, Tensor]) -> None:
     for name in [*needed, *weights]:
         got, wanted = (_shape(tensors.get(name)) for tensors in (weights, needed))
         if got != wanted:

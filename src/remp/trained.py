@@ -21,6 +21,8 @@ from remp.rectification.transform import FeatureTransform
 
 Pictures = np.ndarray | Sequence[Image.Image] | Sequence[np.ndarray]
 _BATCH = 256
+_BACKBONE = "backbone."  # how the names of its weights begin
+_LARGE = 256 * 256  # pixels of an image
 
 
 class Prediction(NamedTuple):
@@ -100,17 +102,47 @@ class Trained:
 
 def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
     """A method with fresh weights, drawn from the run's seed."""
-    with torch.device("meta"):  # shapes without memory: an image may be large
-        map_shape = _build_backbone(config, image_size).map_shape(image_size)
     torch.manual_seed(config.seed)
-    return _assembled(config, _build_backbone(config, image_size), map_shape, n_classes)
+    backbone = _build_backbone(config, image_size)
+    method = _assembled(config, backbone, backbone.map_shape(image_size), n_classes)
+    return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def outline(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> dict[str, Tensor]:
-    """The weights that `build_method` would make, with shapes and types but without memory or numbers."""
+def method_with_weights(
+    config: RunConfig,
+    image_size: tuple[int, int, int],
+    n_classes: int,
+    weights: dict[str, Tensor],
+    check: Callable[[dict[str, Tensor], dict[str, Tensor]], None],
+) -> Method:
+    """The method of these settings with these weights instead of fresh ones.
+
+    check: (weights that are given, those that are needed), raises where they differ in name, shape or type. What is
+    needed is made without memory, so that settings which nobody checked cannot take any amount of it.
+    """
+    weights = {name: tensor.clone() for name, tensor in weights.items()}  # apart from the file they were read from
     with torch.device("meta"):
         backbone = _build_backbone(config, image_size)
-        return _assembled(config, backbone, backbone.map_shape(image_size), n_classes).state_dict()
+    of_backbone = {name: tensor for name, tensor in weights.items() if name.startswith(_BACKBONE)}
+    check(of_backbone, {_BACKBONE + name: tensor for name, tensor in backbone.state_dict().items()})
+    large = image_size[0] * image_size[1] > _LARGE
+    map_shape = backbone.map_shape(image_size) if large else None
+    backbone.load_state_dict({name.removeprefix(_BACKBONE): t for name, t in of_backbone.items()}, assign=True)
+    map_shape = map_shape or backbone.map_shape(image_size)  # faster with memory than without, if it is little
+    with torch.device("meta"):
+        method = _assembled(config, backbone, map_shape, n_classes)
+    check(weights, method.state_dict())
+    if not _fill(method, {name: tensor for name, tensor in weights.items() if name not in of_backbone}):
+        method = build_method(config, image_size, n_classes)
+        method.load_state_dict(weights)
+    return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def _fill(method: Method, weights: dict[str, Tensor]) -> bool:
+    """Put weights in the place of those without memory; whether nothing without memory is left."""
+    method.load_state_dict(weights, strict=False, assign=True)
+    held = [value for module in method.modules() for value in vars(module).values() if isinstance(value, Tensor)]
+    return not any(tensor.is_meta for tensor in [*method.parameters(), *method.buffers(), *held])
 
 
 def _build_backbone(config: RunConfig, image_size: tuple[int, int, int]) -> Backbone:
@@ -121,8 +153,7 @@ def _build_backbone(config: RunConfig, image_size: tuple[int, int, int]) -> Back
 def _assembled(config: RunConfig, backbone: Backbone, map_shape: tuple[int, int, int], n_classes: int) -> Method:
     make = KNOWN[config.method]
     feature_shape = map_shape if make.uses_maps else backbone.feature_shape(map_shape)
-    method = make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
-    return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
 
 
 def predict(

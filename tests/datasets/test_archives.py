@@ -157,6 +157,20 @@ def test_a_member_of_a_zip_that_is_larger_than_it_says_takes_no_memory(tmp_path:
     assert outcome.kind == "DataError", outcome
 
 
+def test_a_zip_without_a_name_or_without_its_bytes_is_refused(tmp_path: Path) -> None:
+    write_zip(tmp_path / "x.zip", {"a.txt": b"12345"})
+    content = (tmp_path / "x.zip").read_bytes()
+    start = content.index(b"PK\x01\x02")
+    nothing = content[: start + 16] + bytes(8) + content[start + 24 :]  # no check sum, no bytes, but a size
+    (tmp_path / "x.zip").write_bytes(nothing)
+    with pytest.raises(DataError, match="cut short"):
+        open_members(tmp_path / "x.zip").read("a.txt")
+    nameless = content[: start + 28] + bytes(2) + content[start + 30 : start + 46] + content[start + 51 :]
+    (tmp_path / "x.zip").write_bytes(nameless.replace(struct.pack("<I", 51), struct.pack("<I", 46)))
+    with pytest.raises(DataError, match=r"x\.zip"):
+        open_members(tmp_path / "x.zip")
+
+
 def test_many_large_members_in_a_small_zip_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for i in range(4):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from remp.evaluation.statistics import mean_interval, paired_difference
+from remp.evaluation.statistics import Estimate, mean_interval, paired_difference
 
 
 @pytest.mark.parametrize("n", [2, 3, 30, 600])
@@ -42,7 +42,7 @@ def test_pairing_is_tighter_than_two_separate_intervals():
 
 
 def test_one_episode_has_no_interval_and_none_is_an_error():
-    assert mean_interval(np.array([0.5])).half_width == float("inf")
+    assert mean_interval(np.array([0.5])) == Estimate(0.5, float("inf"), 1)
     with pytest.raises(ValueError, match="at least one episode"):
         mean_interval(np.array([]))
 
@@ -54,3 +54,4 @@ def test_different_numbers_of_episodes_cannot_be_paired():
 
 def test_an_estimate_is_shown_in_percent():
     assert mean_interval(np.array([0.5, 0.5])).percent() == "50.00 ± 0.00 %"
+    assert Estimate(0.61234, 0.00456, 600).percent() == "61.23 ± 0.46 %"

@@ -108,12 +108,12 @@ class _ZipMembers:
         self.path = path
         with _damage_is_told(path):
             self._archive = zipfile.ZipFile(path)
-        self._members = {info.filename: info for info in self._archive.infolist() if not info.is_dir()}
         for info in self._archive.infolist():
             _check_member(path, info.filename, info.file_size)
             if stat.S_ISLNK(info.external_attr >> 16):
                 raise _link_error(path, info.filename)
         check_unfolding(path, self._archive.infolist())
+        self._members = {info.filename: info for info in self._archive.infolist() if not info.is_dir()}
 
     def names(self) -> list[str]:
         return list(self._members)
@@ -123,7 +123,10 @@ class _ZipMembers:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # the others know no limit
             raise DataError(f"{self.path} is a zip not of the usual kind (deflate): unpack it and give the folder")
         with _damage_is_told(self.path, name), self._archive.open(info) as file:
-            return file.read(info.file_size + 1)  # not all that there is: it may be far more than it says
+            content = file.read(info.file_size + 1)  # not all that there is: it may be far more than it says
+        if len(content) != info.file_size:
+            raise DataError(f"{self.path}, member {shortened(name)!r}, is cut short: get the archive again")
+        return content
 
 
 class _TarMembers:
