@@ -80,6 +80,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     "show_memory": False,
     "show_signature": False,
+    "within_subsection_order": "FileNameSortKey",
     "write_computation_times": False,
 }
 
@@ -117,7 +118,7 @@ def _inline_formula(translator: Any, node: nodes.math) -> None:
 
 
 def _formula(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(f'<div class="math">{_mathml(node, block=True)}</div>')
+    translator.body.append(f'<div class="formula">{_mathml(node, block=True)}</div>')
     raise nodes.SkipNode
 
 

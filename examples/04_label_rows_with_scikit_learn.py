@@ -26,7 +26,7 @@ truth = words[numbers]
 
 y = np.where(np.arange(2000) < 10, truth, "")
 
-for layers in (0, 10):  # without a layer it is the nearest class mean
+for layers in (0, 10):  # without a layer it is a logistic regression on the labelled rows
     model = make_pipeline(Normalizer(), ReMPClassifier(layers=layers)).fit(X, y)
     labels = model[-1].transduction_  # one for every row; model.predict(new_rows) labels others
     print(f"{layers:2} layers: {100 * (labels == truth)[10:].mean():.1f} % of {len(X) - 10} rows right")

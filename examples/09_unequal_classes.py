@@ -35,8 +35,8 @@ for name in names:
 # %%
 # Every method says of itself whether it assumes balance (``METHODS[name].assumes_balance``), and every result prints
 # it. Not to assume it is no guarantee: a prototype of ReMP follows the queries that resemble it most, and where its
-# own class has hardly any, these are the queries of another class. :class:`remp.ReMPClassifier` bounds this with
-# ``label_share``.
+# own class has hardly any, these are the queries of another class. :class:`remp.ReMPClassifier` estimates
+# the shares of the classes instead.
 
 figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
 for name in names:
