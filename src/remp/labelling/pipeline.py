@@ -64,7 +64,9 @@ def label_rows(
         estimate = None if no_estimate else _estimate(task, rows, fitted)
         findings = (
             *suspicious_labels(task, fitted.held_out, fitted.calibration),
-            *duplicates(task, content_hashes, picture_hashes),
+            *duplicates(
+                task, content_hashes, picture_hashes, lambda items: fitted.likeness.transform(rows.take(items))
+            ),
             *single_examples(task),
             *similar_classes(task, decision.confusion),
         )

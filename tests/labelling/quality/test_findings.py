@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
 from clustered_rows import clustered_task
 from remp.labelling.pipeline import label_rows
-from remp.labelling.quality.findings import duplicates, similar_classes, single_examples
+from remp.labelling.quality.findings import confirmed_groups, duplicates, similar_classes, single_examples
 from remp.labelling.tasks.task import LabellingTask
 from remp.rows import ArrayRows
 
@@ -87,3 +88,15 @@ def test_classes_with_the_same_centre_look_alike():
     rows[truth == 1] += apart.astype(np.float32)
     (finding,) = of_kind(label_rows(task, ArrayRows(rows)), "similar classes")
     assert "'class 0' and 'class 1' look alike" in finding.text
+
+
+def test_near_hashes_of_pictures_whose_features_differ_are_no_duplicates():
+    random = np.random.default_rng(0)
+    rows = torch.from_numpy(random.normal(size=(100, 64)))
+    rows[1] = rows[0] + 0.05 * torch.from_numpy(random.normal(size=64))
+    groups = confirmed_groups([np.array([0, 1, 5]), np.array([7, 8])], lambda items: rows[items], np.arange(2, 100))
+    assert [group.tolist() for group in groups] == [[0, 1]]
+    task, picture = small_task([0, 1, -1]), 0x1234_5678_9ABC_DEF0
+    pictures = np.array([picture, picture ^ 1, picture ^ 3], dtype=np.uint64)
+    (found,) = duplicates(task, None, pictures, lambda items: torch.eye(3)[np.minimum(items, 1)])
+    assert found.items == (1, 2)

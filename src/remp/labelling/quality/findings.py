@@ -1,21 +1,24 @@
 """What a user should look at before trusting the labels: doubtful labels, duplicates, thin classes, classes alike."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from torch import Tensor
 
 from remp.labelling.outcome import Finding
 from remp.labelling.tasks.task import LabellingTask
 from remp.propagation.calibration import Calibration
-from remp.propagation.held_out import HeldOut
+from remp.propagation.held_out import HeldOut, sample_of
 from remp.rectification.similarity import cosine
 
 # Findings of a kind that are told one by one; names in a list.
 _MOST, _MOST_NAMES = 20, 5
+# Items that near duplicates are measured by, and the range of the least cosine that confirms these.
+_COMPARED, _NEAR_COSINES = 500, (0.85, 0.945)
 # Suspicious labels that are told.
 _MOST_SUSPICIOUS = 200
 # The share of right labels that may be suspected, if the probabilities are right.
-_FALSE_ALARMS = 0.028
+_FALSE_ALARMS = 0.05
 # Two classes are alike if more than this share of their items is expected to get the label of the other.
 _MIXED = 0.15
 # Pictures whose hashes differ in at most this many of 64 bits look the same.
@@ -72,17 +75,44 @@ def _suspicion(task: LabellingTask, held_out: HeldOut, place: int, probabilities
 
 
 def duplicates(
-    task: LabellingTask, content_hashes: np.ndarray | None, picture_hashes: np.ndarray | None
+    task: LabellingTask,
+    content_hashes: np.ndarray | None,
+    picture_hashes: np.ndarray | None,
+    features: Callable[[np.ndarray], Tensor] | None = None,
 ) -> list[Finding]:
-    """Items that are the same file, and pictures that look the same; first those that carry different labels."""
+    """Items that are the same file, and pictures that look the same; first those that carry different labels.
+
+    features: from numbers of items (k,) to their features (k, d), not centred; if given, pictures of near hashes are
+    only told if their features are near, too: hashes of line drawings are near by chance.
+    """
     exact = [] if content_hashes is None else equal_groups(np.asarray(content_hashes))
     near = [] if picture_hashes is None else near_groups(np.asarray(picture_hashes))
+    if near and features is not None:
+        near = confirmed_groups(near, features, sample_of(np.arange(len(task.names)), _COMPARED))
     if content_hashes is not None:  # what is the same file was said already
         near = [group for group in near if len(np.unique(np.asarray(content_hashes)[group])) > 1]
     return [
         *_told(task, exact, "exact duplicates", "are the same file"),
         *_told(task, near, "near duplicates", "look the same"),
     ]
+
+
+def confirmed_groups(
+    groups: list[np.ndarray], features: Callable[[np.ndarray], Tensor], sample: np.ndarray
+) -> list[np.ndarray]:
+    """The parts of groups whose features are linked by a cosine that different pictures of this collection seldom have.
+
+    sample: numbers of items (k,), ascending; the limit is the cosine that one in a hundred of them has with another.
+    """
+    others = cosine(features(sample), features(sample)).numpy()
+    np.fill_diagonal(others, -1)
+    least = float(np.clip(np.quantile(others.max(1), 0.99), *_NEAR_COSINES))
+    parts = []
+    for group in groups:
+        near = cosine(features(group), features(group)).numpy() >= least
+        component = _components(np.argwhere(np.triu(near, 1)), len(group))
+        parts += [group[part] for part in equal_groups(component)]
+    return parts
 
 
 def _told(task: LabellingTask, groups: list[np.ndarray], kind: str, relation: str) -> Iterator[Finding]:
