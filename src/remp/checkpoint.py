@@ -3,7 +3,6 @@
 import hashlib
 import json
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ from remp.backbones.embedding import Normalisation
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.errors import CheckpointError, ConfigError
-from remp.methods import METHODS, Method
+from remp.methods import Method
 from remp.strangers import border, shortened
 from remp.system.files import write_atomically
-from remp.trained import Trained, build_method, method_with_weights
+from remp.trained import LimitedMemory, Trained, build_method
 from remp.version import __version__
 
 FORMAT = 1
@@ -57,11 +56,10 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
     image_size, n_classes = _sizes_in(info, path)
     weights = finite_weights(tensors, path)
     with _fitting(path):
-        if config.method in METHODS:
-            method = method_with_weights(config, image_size, n_classes, weights, partial(_check_shapes, path))
-        else:  # a class of one's own need not be one that can be made without memory
+        with LimitedMemory(_TIMES_THE_WEIGHTS * sum(t.nbytes for t in weights.values()) + _FREE_BYTES):
             method = build_method(config, image_size, n_classes)
-            method.load_state_dict(weights)
+        _check_shapes(path, weights, method.state_dict())
+        method.load_state_dict(weights)
     mean, std = (_numbers_in(info, name, image_size[2], path) for name in ("mean", "std"))
     if min(std) <= 0:
         raise CheckpointError(f"{path} does not fit: std is {std}, needed numbers above 0. {_AGAIN}")
@@ -131,6 +129,8 @@ def _changed(config: RunConfig, overrides: dict[str, Any]) -> RunConfig:
 
 _NEEDED = "needed a .safetensors file written by remp train"
 _AGAIN = "Take another checkpoint, or train again"
+# What fresh weights may take while they are made, before those of the file take their place.
+_TIMES_THE_WEIGHTS, _FREE_BYTES = 4, 2**25
 _LARGEST_SIDE, _MOST_CLASSES = 4096, 10**6
 
 

@@ -1,5 +1,6 @@
 """A method as its settings describe it, and what it predicts of new pictures once it is trained."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from remp.backbones import BACKBONES, Backbone
 from remp.backbones.embedding import Normalisation, embed_images
@@ -21,8 +22,7 @@ from remp.rectification.transform import FeatureTransform
 
 Pictures = np.ndarray | Sequence[Image.Image] | Sequence[np.ndarray]
 _BATCH = 256
-_BACKBONE = "backbone."  # how the names of its weights begin
-_LARGE = 256 * 256  # pixels of an image
+_LARGE = 256 * 256  # pixels of an image whose maps take much memory
 
 
 class Prediction(NamedTuple):
@@ -104,45 +104,36 @@ def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes:
     """A method with fresh weights, drawn from the run's seed."""
     torch.manual_seed(config.seed)
     backbone = _build_backbone(config, image_size)
-    method = _assembled(config, backbone, backbone.map_shape(image_size), n_classes)
+    method = _assembled(config, backbone, _map_shape(config, backbone, image_size), n_classes)
     return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def method_with_weights(
-    config: RunConfig,
-    image_size: tuple[int, int, int],
-    n_classes: int,
-    weights: dict[str, Tensor],
-    check: Callable[[dict[str, Tensor], dict[str, Tensor]], None],
-) -> Method:
-    """The method of these settings with these weights instead of fresh ones.
-
-    check: (weights that are given, those that are needed), raises where they differ in name, shape or type. What is
-    needed is made without memory, so that settings which nobody checked cannot take any amount of it.
-    """
-    weights = {name: tensor.clone() for name, tensor in weights.items()}  # apart from the file they were read from
-    with torch.device("meta"):
-        backbone = _build_backbone(config, image_size)
-    of_backbone = {name: tensor for name, tensor in weights.items() if name.startswith(_BACKBONE)}
-    check(of_backbone, {_BACKBONE + name: tensor for name, tensor in backbone.state_dict().items()})
-    large = image_size[0] * image_size[1] > _LARGE
-    map_shape = backbone.map_shape(image_size) if large else None
-    backbone.load_state_dict({name.removeprefix(_BACKBONE): t for name, t in of_backbone.items()}, assign=True)
-    map_shape = map_shape or backbone.map_shape(image_size)  # faster with memory than without, if it is little
-    with torch.device("meta"):
-        method = _assembled(config, backbone, map_shape, n_classes)
-    check(weights, method.state_dict())
-    if not _fill(method, {name: tensor for name, tensor in weights.items() if name not in of_backbone}):
-        method = build_method(config, image_size, n_classes)
-        method.load_state_dict(weights)
-    return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+def _map_shape(config: RunConfig, backbone: Backbone, image_size: tuple[int, int, int]) -> tuple[int, int, int]:
+    if image_size[0] * image_size[1] <= _LARGE:
+        return backbone.map_shape(image_size)
+    with torch.device("meta"):  # shapes without memory; it takes a second to import what that needs
+        return _build_backbone(config, image_size).map_shape(image_size)
 
 
-def _fill(method: Method, weights: dict[str, Tensor]) -> bool:
-    """Put weights in the place of those without memory; whether nothing without memory is left."""
-    method.load_state_dict(weights, strict=False, assign=True)
-    held = [value for module in method.modules() for value in vars(module).values() if isinstance(value, Tensor)]
-    return not any(tensor.is_meta for tensor in [*method.parameters(), *method.buffers(), *held])
+class LimitedMemory(TorchFunctionMode):
+    """Refuses, with ValueError, to make tensors of more bytes than this altogether: settings that nobody has checked
+    may ask for any size. Those that come out of arithmetic are not counted."""
+
+    def __init__(self, n_bytes: int) -> None:
+        super().__init__()
+        self._left = n_bytes
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _MAKERS:
+            sizes = args[0] if args and isinstance(args[0], tuple | list | torch.Size) else args
+            n_items = math.prod(size for size in sizes if isinstance(size, int))
+            self._left -= 4 * n_items * (n_items if func is torch.eye and len(sizes) == 1 else 1)
+            if self._left < 0:
+                raise ValueError("its settings need far larger weights than it holds")
+        return func(*args, **(kwargs or {}))
+
+
+_MAKERS = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full, torch.eye, torch.arange}
 
 
 def _build_backbone(config: RunConfig, image_size: tuple[int, int, int]) -> Backbone:
