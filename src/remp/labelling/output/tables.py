@@ -80,7 +80,12 @@ def labels_json(labelling: Labelling) -> str:
         "rectification_left_out": labelling.left_out,
         "reject": [kept._asdict() for kept in rejection_table(labelling)],
         "findings": [
-            {"kind": finding.kind, "text": finding.text, "files": [names[item] for item in finding.items]}
+            {
+                "kind": finding.kind,
+                "text": finding.text,
+                "files": [names[item] for item in finding.items],
+                "beside": [names[item] for item in finding.beside],
+            }
             for finding in labelling.findings
         ],
         "label_next": [{"file": names[advice.item], "reason": advice.reason} for advice in labelling.label_next],

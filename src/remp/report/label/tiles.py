@@ -116,7 +116,7 @@ class TileChoice:
         ]
 
     def _finding(self, finding: Finding) -> tuple[str, tuple[ItemTile, ...]]:
-        items = finding.items[: self.most]
+        items = (*finding.items, *finding.beside)[: self.most]
         return finding.text, tuple(self._tile(item, self._label_or_guess(item)) for item in items)
 
     def _strip(
