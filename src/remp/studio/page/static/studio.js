@@ -353,14 +353,15 @@ function layOut() {
   const grid = $("grid"), style = getComputedStyle(grid);
   const width = grid.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
   const isGroups = ui.view === "groups";
-  const wanted = width < 420 ? Math.min(ui.size, (width - 2 * GAP) / (isGroups ? 4 : 3)) : isGroups ? Math.min(ui.size, Math.max(68, (width - 11 * GAP) / 12)) : ui.size;
-  const columns = Math.max(1, Math.floor((width + GAP) / (wanted + GAP)));
-  const side = Math.floor((width - (columns - 1) * GAP) / columns);
+  const wanted = width < 420 ? Math.min(ui.size, (width - 2 * GAP) / 3) : ui.size;
+  const inRow = [12, 6, 4].find((n) => (width + GAP) / n - GAP >= 58) ?? 3; // of the twelve of a group
+  const columns = isGroups ? inRow : Math.max(1, Math.floor((width + GAP) / (wanted + GAP)));
+  const side = Math.min(Math.floor((width - (columns - 1) * GAP) / columns), isGroups ? 120 : 400);
   const tall = side + CAPTION + (ui.view === "next" ? 46 : 0) + 8;
   const query = ui.search.toLocaleLowerCase();
   const keep = ui.order[ui.cursor];
   ui.columns = columns; ui.side = side; ui.order = []; ui.rows = [];
-  let y = 2;
+  let y = 6;
   for (const part of sections()) {
     const items = query ? part.items.filter((item) => model.names[item].toLocaleLowerCase().includes(query)) : part.items;
     if (!items.length) continue;
