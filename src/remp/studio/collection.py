@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
@@ -189,8 +190,6 @@ def next_items(prediction: Prediction, features: Features, given: Labels, n_next
     is_labelled = labelling.task.is_labelled[sample]
     candidates = np.flatnonzero(free[sample])
     names = [*labelling.task.class_names, None]
-    import torch
-
     advice = advise(
         sample[candidates],
         torch.from_numpy(values[candidates]),
@@ -211,7 +210,12 @@ def find_all(prediction: Prediction, features: Features) -> list[Finding]:
         labels=task.labels[twins],
         paths=tuple(task.paths[row] for row in twins),
     )
-    found = duplicates(few, features.content_hashes[twins], features.picture_hashes[twins])
+    found = duplicates(
+        few,
+        features.content_hashes[twins],
+        features.picture_hashes[twins],
+        lambda rows: torch.from_numpy(features.values[twins[rows]]),
+    )
     # Drawings on white are linked to each other one by one until all are; that many are no duplicates.
     found = [one for one in found if one.kind == "exact duplicates" or len(one.items) <= _MOST_TWINS]
     of_rows = [*prediction.labelling.findings, *(_renumbered(one, twins) for one in found)]
