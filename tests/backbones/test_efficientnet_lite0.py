@@ -1,5 +1,6 @@
 """EfficientNet-Lite0: its shape against the paper, its padding against the rule, its weights against photographs."""
 
+import pickle
 import tarfile
 from pathlib import Path
 
@@ -125,3 +126,11 @@ def test_it_tells_the_thousand_classes_of_imagenet_apart_even_in_84_pixels():
     assert (scores.argmax(1) == torch.tensor(numbers)).double().mean() > 0.25  # 0.001 by chance
     among = scores[:, list(NUMBERS.values())].argmax(1)
     assert (torch.tensor(list(NUMBERS.values()))[among] == torch.tensor(numbers)).double().mean() > 0.75
+
+
+def test_in_another_process_it_gives_the_same_numbers():
+    embedder = load_efficientnet_lite0(64)
+    images = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
+    there = pickle.loads(pickle.dumps(embedder))
+    np.testing.assert_array_equal(there.embed(images), embedder.embed(images))
+    assert there.hash == embedder.hash

