@@ -30,7 +30,7 @@ MODULES: dict[str, tuple[str, list[str]]] = {
     "layer": ("rectification/layer.py", ["rectification/test_rectify.py", "rectification/test_range.py"]),
     "propagation": ("rectification/propagate.py", ["rectification/test_propagate.py"]),
     "statistics": ("evaluation/statistics.py", ["evaluation/test_statistics.py"]),
-    "calibration": ("labelling/quality/calibration.py", ["labelling/quality/test_calibration.py"]),
+    "calibration": ("propagation/calibration.py", ["propagation/test_calibration.py"]),
     "estimate": ("labelling/quality/estimate.py", ["labelling/quality/test_estimate.py"]),
     "evaluation": ("evaluation/evaluate.py", ["evaluation/test_evaluate.py"]),
     "sampling": ("episodes/sampler.py", ["episodes/test_sampler.py"]),
@@ -38,8 +38,16 @@ MODULES: dict[str, tuple[str, list[str]]] = {
     "checkpoint": ("checkpoint.py", ["test_checkpoint.py", "training/test_start_from.py"]),
 }
 
-# Lines of code (without spaces) and what becomes of them: the same to everybody outside.
-EQUIVALENT: set[tuple[str, str, str]] = set()
+# Module, line and change: the same to everybody outside.
+EQUIVALENT: set[tuple[str, str, str]] = {
+    # of four dimensions, the last but one is number 2
+    (
+        "layer",
+        "positions = items.unflatten(-1, (channels, -1)).transpose(-1, -2)  # (…, positions, c)",
+        "-2  ->  +2",
+    ),
+    ("layer", "return (positions @ matrix.transpose(-1, -2)).transpose(-1, -2).flatten(-2)", "-2  ->  +2"),
+}
 
 _COMPARISONS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

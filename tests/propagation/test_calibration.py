@@ -79,3 +79,25 @@ def test_rectification_hurts_if_the_held_out_labels_are_clearly_likelier_without
 def test_without_held_out_labels_more_labels_a_class_are_trusted_more():
     held = drawn(0, 1.0)
     assert calibrate(MODEL, held, np.full(5, 20)).best > calibrate(MODEL, held, np.ones(5)).best
+
+
+@pytest.mark.parametrize("n_shot", [1, 4, 25])
+def test_the_prior_is_the_measured_normal_distribution_of_the_logarithm(n_shot):
+    prior = calibrate(MODEL, drawn(0, 1.0), np.full(5, n_shot))
+    logs = np.log(prior.sharpness)
+    mean = prior.weights @ logs
+    assert mean == pytest.approx(np.log(0.9) + 0.3 - 1.5 / n_shot**0.5)
+    assert np.sqrt(prior.weights @ (logs - mean) ** 2) == pytest.approx(0.5, rel=1e-3)
+    assert logs.max() - logs.min() == pytest.approx(6)
+    assert len(logs) == 121
+
+
+def test_a_held_out_label_counts_half_beside_the_prior():
+    held = drawn(12, 1.0)
+    posterior, prior = calibrate(MODEL, held, FIVE), calibrate(MODEL, drawn(0, 1.0), FIVE)
+    expected = prior.weights.copy()
+    for number, sharpness in enumerate(prior.sharpness / 0.9):
+        for row, label in zip(held.scores.double().numpy(), held.labels, strict=True):
+            own = np.exp(sharpness * row[label]) / np.exp(sharpness * row).sum()
+            expected[number] *= (0.92 * own + 0.08 / 5) ** 0.5
+    np.testing.assert_allclose(posterior.weights, expected / expected.sum(), rtol=1e-6, atol=1e-12)

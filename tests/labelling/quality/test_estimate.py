@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from clustered_rows import clustered_task
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.propagation.adaptive import adapt
-from remp.propagation.calibration import calibrate
+from remp.propagation.calibration import Calibration, calibrate
 from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import HeldOut
 from remp.rows import ArrayRows
@@ -83,3 +84,20 @@ def test_nothing_is_said_of_no_items():
     held = nothing_held_out(3)
     assert estimate_accuracy(prior(3), torch.empty(0, 3), 0, held, np.ones(3)) is None
     assert estimate_accuracy(prior(1), torch.zeros(5, 1), 5, nothing_held_out(1), np.ones(1)) is None
+
+
+@pytest.mark.parametrize(("n_shot", "misfit"), [(1, 0.12), (4, 0.06), (100, 0.03)])
+def test_at_one_temperature_the_upper_end_is_that_of_a_normal_distribution(n_shot, misfit):
+    share, n = 0.7, 400
+    logits = torch.log(torch.tensor([[share, 1 - share]], dtype=torch.float64)).expand(50, 2)
+    calibration = Calibration(np.array([1.0]), np.array([1.0]))
+    estimate = estimate_accuracy(calibration, logits, n, nothing_held_out(2), np.full(2, n_shot))
+    deviation = np.sqrt(share * (1 - share) / n + 4 * share * (1 - share) * misfit**2) + 0.005
+    assert estimate.accuracy == pytest.approx(share)
+    assert estimate.high == pytest.approx(share + 1.6448536 * deviation, abs=1e-3)
+    points = np.linspace(0, 1, 20_001)
+    below = sum(
+        probability * stats.norm.cdf((points - (1 - part) * share) / deviation)
+        for part, probability in ((0.0, 0.4), (0.05, 0.2), (0.1, 0.2), (0.15, 0.2))
+    )
+    assert estimate.low == pytest.approx(np.interp(0.05, below, points), abs=1e-3)
