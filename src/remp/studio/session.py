@@ -142,7 +142,8 @@ class Session:
             try:
                 self._predict(features, given, version)  # type: ignore[arg-type]
             except Exception as error:  # the page stays, and says what is wrong
-                self._publish(features, Insight(version), f"predictions failed: {error}")  # type: ignore[arg-type]
+                kept = Insight(version, groups=self.insight.groups)
+                self._publish(features, kept, f"predictions failed: {error}")  # type: ignore[arg-type]
 
     def _predict(self, features: Features, given: Labels, version: int) -> None:
         """First what everybody waits for, then what can wait; that is left out if there is something newer by then."""
