@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 S3 := .venv-s3/.ready
 
-.PHONY: demo test test-slow fuzz s3-server check format docs clean
+.PHONY: demo test test-slow fuzz s3-server lint check format docs clean
 
 demo: $(READY)
 	$(BIN)/remp demo
@@ -24,10 +24,12 @@ fuzz: $(READY)
 # The S3 server that tests of object storage talk to. Where it cannot be installed, they skip.
 s3-server: $(S3)
 
-check: $(READY) $(S3)
+lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+check: lint $(S3)
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
 
 format: $(READY)

@@ -1,7 +1,6 @@
 """Pictures, datasets and labels in an object store: an S3 server of PyPI (moto), bound to the loopback address."""
 
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -26,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 def server_command() -> str | None:
     """moto_server lives in an environment of its own (make s3-server): it needs older packages than remp."""
     beside = ROOT / ".venv-s3" / "bin" / "moto_server"
-    return os.environ.get("REMP_S3_SERVER") or (str(beside) if beside.exists() else shutil.which("moto_server"))
+    return os.environ.get("REMP_S3_SERVER") or (str(beside) if beside.exists() else None)
 
 
 @pytest.fixture(scope="module")

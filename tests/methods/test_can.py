@@ -26,7 +26,7 @@ def attention(method: CAN, own: Tensor, other: Tensor) -> Tensor:
     correlation = [[cosine(own[:, i], other[:, j]) for j in range(P)] for i in range(P)]
     mean = torch.tensor([sum(row[j] for row in correlation) / P for j in range(P)], dtype=torch.float64)
     first, last = method.attention.kernel[0], method.attention.kernel[3]
-    kernel = last((first(mean) / math.sqrt(1 + 1e-5)).clamp(min=0))
+    kernel = last((first(mean) / math.sqrt(1 + 1e-5)).clamp(min=0)).detach()
     scores = [sum(correlation[i][j] * float(kernel[j]) for j in range(P)) / P for i in range(P)]
     return 1 + (torch.tensor(scores, dtype=torch.float64) / 0.025).softmax(0)
 
