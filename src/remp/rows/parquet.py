@@ -100,8 +100,6 @@ class ParquetRows:
         while True:
             with border(f"{self._path} cannot be read", _AGAIN):
                 batch = next(batches, None)
-                if batch is not None:
-                    batch.validate(full=True)
             if batch is None:
                 return
             yield batch
