@@ -126,7 +126,7 @@ def _readers(folder: Path) -> dict[str, Callable[[], object]]:
         from remp.labelling.tasks.embeddings import _open_array
         from remp.labelling.tasks.label_table import read_label_table
     except ImportError:
-        from remp.labelling.embedding_task import _open_array
+        from remp.labelling.tasks.embeddings import _open_array
         from remp.labelling.label_table import read_label_table
 
     def read_archive() -> None:

@@ -87,11 +87,7 @@ def test_the_prior_is_the_measured_normal_distribution_of_the_logarithm(n_shot):
     prior = calibrate(MODEL, drawn(0, 1.0), np.full(5, n_shot))
     logs = np.log(prior.sharpness)
     mean = prior.weights @ logs
-<<<<<<< Updated upstream
     assert mean == pytest.approx(np.log(0.9) + calibration._CENTRE - calibration._FALL / n_shot**0.5)
-=======
-    assert mean == pytest.approx(np.log(0.9) + 0.3 - 1.4 / n_shot**0.5)
->>>>>>> Stashed changes
     assert np.sqrt(prior.weights @ (logs - mean) ** 2) == pytest.approx(0.5, rel=1e-3)
     assert logs.max() - logs.min() == pytest.approx(6)
     assert len(logs) == 121
