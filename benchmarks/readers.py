@@ -119,15 +119,10 @@ def _readers(folder: Path) -> dict[str, Callable[[], object]]:
     from remp.datasets.archives import open_members
     from remp.datasets.decode import decode
     from remp.datasets.safe_pickle import as_text, load_pickle
+    from remp.labelling.tasks.embeddings import _open_array
+    from remp.labelling.tasks.label_table import read_label_table
     from remp.models import load
     from remp.rows.parquet import ParquetRows
-
-    try:
-        from remp.labelling.tasks.embeddings import _open_array
-        from remp.labelling.tasks.label_table import read_label_table
-    except ImportError:
-        from remp.labelling.tasks.embeddings import _open_array
-        from remp.labelling.label_table import read_label_table
 
     def read_archive() -> None:
         members = open_members(folder / "pictures.tar.gz")
