@@ -53,6 +53,3 @@ def _how_to_prepare(name: str) -> str:
         return f"{nearest(name, known)}; pictures of your own: remp data prepare folder --from PATH --name {name}"
     command = f"remp data prepare {name}"
     return f"{command} --download, or {command} --from PATH" if dataset.downloads else f"{command} --from PATH"
-
-
-open_set = open_data  # the name of before
