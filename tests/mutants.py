@@ -144,6 +144,7 @@ def _run_tests(path: Path, source: str, tests: list[str]) -> None:
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
         status = int(pytest.main([*options, *files]))
     finally:
+        sys.stdout.flush()
         os._exit(min(status, 1))
 
 

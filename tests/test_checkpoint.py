@@ -267,3 +267,9 @@ def test_a_start_from_an_odd_header_is_refused(path, weights, info, content, con
     write_checkpoint(path, weights, {**info, **content})
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         take_weights(build_method(config, SIZE, 6), path, "remp", validation_images)
+
+
+def test_a_setting_that_the_method_refuses_names_the_file(path, weights, info):
+    write_checkpoint(path, weights, {**info, "config": {**info["config"], "step": 1.5}})
+    with pytest.raises(ConfigError, match=r"model\.safetensors does not fit: step is 1\.5"):
+        load_trained(path)

@@ -56,8 +56,14 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
     image_size, n_classes = _sizes_in(info, path)
     weights = finite_weights(tensors, path)
     with _fitting(path):
-        with LimitedMemory(_TIMES_THE_WEIGHTS * sum(t.nbytes for t in weights.values()) + _FREE_BYTES):
-            method = build_method(config, image_size, n_classes)
+        n_bytes = _TIMES_THE_WEIGHTS * sum(t.nbytes for t in weights.values()) + _FREE_BYTES
+        try:
+            with LimitedMemory(n_bytes):
+                method = build_method(config, image_size, n_classes)
+        except ConfigError as error:
+            if overrides:  # which may be what does not fit
+                raise
+            raise ConfigError(f"{path} does not fit: {shortened(str(error), 500)}") from error
         _check_shapes(path, weights, method.state_dict())
         method.load_state_dict(weights)
     mean, std = (_numbers_in(info, name, image_size[2], path) for name in ("mean", "std"))
