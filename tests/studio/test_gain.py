@@ -25,3 +25,9 @@ def test_no_more_than_all_that_is_wrong_can_be_corrected():
 
 def test_sure_predictions_are_not_worth_a_batch():
     assert not expected_gain(np.full(100, 0.99), range(24), [Point(10, 2.0), Point(34, 1.0)]).is_worth_it
+
+
+def test_an_empty_batch_brings_nothing_whatever_came_before():
+    """Everything is labelled: nothing comes next, and no label came since the last time."""
+    gain = expected_gain(np.zeros(0), [], [Point(36, 4.0), Point(36, 0.0)])
+    assert (gain.pictures, gain.is_worth_it) == (0.0, False)

@@ -49,7 +49,7 @@ def _by_history(history: Sequence[Point], batch: int) -> float:
     last = history[-1]
     earlier = [point for point in history if point.n_labels <= last.n_labels - batch] or [history[0]]
     n_labels = last.n_labels - earlier[-1].n_labels
-    if n_labels < batch / 2:
+    if n_labels < max(batch / 2, 1):  # too little to tell from, or an undo took labels away
         return 0.0
     # Later labels bring less than earlier ones.
     return 0.5 * batch * max(earlier[-1].wrong - last.wrong, 0.0) / n_labels
