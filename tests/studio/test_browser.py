@@ -1,0 +1,209 @@
+"""The page in a real browser: from an empty folder of pictures to an export, without a mouse."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from studio_cases import COLOURS, write_collection
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
+pytest.importorskip("uvicorn", reason="the studio needs uvicorn: pip install 'remp[studio]'")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt install chromium"),
+    pytest.mark.slow,
+]
+FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+FLAGS += "--disable-component-update --disable-sync --disable-dev-shm-usage"
+PATIENCE = 60_000  # milliseconds
+STARTER = """
+import sys; sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from embedding_cases import mean_colour_embedder
+from remp.studio.run import StudioOptions, run_studio
+say = lambda text: print(text, flush=True)
+run_studio(Path(sys.argv[1]), StudioOptions(backbone=mean_colour_embedder(), browser=False, say=say))
+"""
+
+
+class Studio:
+    """A server of its own process, that can be killed and started again, and a page."""
+
+    def __init__(self, folder: Path, browser) -> None:
+        self.folder, self.errors = folder, []
+        self.context = browser.new_context(viewport={"width": 1200, "height": 800})
+        self.start()
+
+    def start(self) -> None:
+        environment = {**os.environ, "REMP_HOME": str(self.folder.with_name("home")), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-c", STARTER, str(self.folder), *sys.path]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        self.address = next(re.search(r"http://\S+", line)[0] for line in self.process.stdout if "http://" in line)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", lambda said: self.errors.append(said.text) if "Content Security" in said.text else None)
+        self.page.goto(self.address)
+        self.page.wait_for_selector(".tile")
+
+    def stop(self, how: int = signal.SIGKILL) -> None:
+        self.page.close()
+        self.process.send_signal(how)
+        self.process.wait(30)
+
+    def state(self) -> dict:
+        return self.page.evaluate("fetch('/api/state').then((answer) => answer.json())")
+
+    def wait(self) -> dict:
+        """Until everything is embedded and predicted, and the page shows it."""
+        until = time.monotonic() + PATIENCE / 1000
+        while time.monotonic() < until:
+            state = self.state()
+            if state["embedding"]["is_done"] and state["predicted"] == state["version"]:
+                self.page.wait_for_timeout(300)
+                return state
+            time.sleep(0.1)
+        raise AssertionError(f"no predictions: {state}")
+
+    def until(self, expression: str) -> None:
+        """Until the expression is true in the page; Playwright's own way needs eval, which the page forbids."""
+        end = time.monotonic() + PATIENCE / 1000
+        while not self.page.evaluate(expression):
+            assert time.monotonic() < end, f"never came true: {expression}"
+            time.sleep(0.05)
+
+    def keys(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def name(self, text: str) -> None:
+        """Type a name for what is selected, and wait until it is there."""
+        version = self.state()["version"]
+        self.page.keyboard.type(text)
+        self.keys("Enter")
+        until = time.monotonic() + 20
+        while self.state()["version"] == version and time.monotonic() < until:
+            time.sleep(0.05)
+        self.page.wait_for_timeout(200)
+
+    def selected(self) -> list[str]:
+        return self.page.eval_on_selector_all(".tile.selected", "(tiles) => tiles.map((tile) => tile.title)")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=BROWSER, args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def studio(tmp_path: Path, browser) -> Iterator[Studio]:
+    studio = Studio(write_collection(tmp_path / "photos"), browser)
+    yield studio
+    studio.stop()
+    studio.context.close()
+    assert not studio.errors
+
+
+def colour_of(name: str) -> str:
+    return next(colour for colour in COLOURS if colour in name)
+
+
+def test_from_nothing_to_an_export_without_a_mouse(studio, tmp_path):
+    studio.wait()
+    for _ in range(4):  # groups: each is of one colour
+        names = {colour_of(name) for name in studio.selected()}
+        if len(names) != 1:
+            break
+        studio.name(names.pop())
+    state = studio.wait()
+    assert {one["name"] for one in state["classes"]} == set(COLOURS)
+    version = state["version"]
+    seen = []
+    while studio.page.inner_text("#view-title") != "Unsure" and len(seen) < 8:
+        seen.append(studio.page.inner_text("#view-title"))
+        studio.keys("]")
+    assert studio.page.inner_text("#view-title") == "Unsure", seen
+    if studio.page.query_selector(".tile"):  # where the groups left something open
+        studio.keys("Control+a", "Enter")
+        studio.until(f"fetch('/api/state').then((a) => a.json()).then((s) => s.version > {version})")
+    studio.wait()
+    studio.page.focus("#open-export")
+    studio.keys("Enter")
+    studio.page.wait_for_selector("#export-dialog[open]")
+    studio.keys("Tab", "Tab", "Enter")
+    studio.until("document.querySelector('#export-result').textContent.startsWith('Written to')")
+    items = json.loads((tmp_path / "photos-labelled" / "labels.json").read_text(encoding="utf-8"))["items"]
+    given = [item for item in items if item["status"] == "given"]
+    assert len(given) > 20
+    assert all(item["label"] in item["file"] for item in given)
+
+
+def test_everything_can_be_undone_and_survives_a_kill(studio):
+    studio.wait()
+    studio.name("<img src=x onerror=alert(1)>")
+    studio.name("柴犬 كلب")
+    before = studio.wait()
+    studio.stop(signal.SIGKILL)
+    studio.start()
+    after = studio.wait()
+    assert [one["name"] for one in after["classes"]] == [one["name"] for one in before["classes"]]
+    assert studio.page.query_selector("#class-list img") is None
+    assert studio.page.inner_text(".class .label") == "<img src=x onerror=alert(1)>"
+    studio.page.focus("#grid")
+    while studio.state()["undo"] is not None:
+        version = studio.state()["version"]
+        studio.keys("Control+z")
+        studio.until(f"fetch('/api/state').then((a) => a.json()).then((s) => s.version > {version})")
+        studio.page.wait_for_timeout(200)
+    assert studio.state()["classes"] == []
+
+
+def test_a_second_tab_sees_what_the_first_does(studio):
+    studio.wait()
+    second = studio.context.new_page()
+    second.goto(studio.address.partition("?")[0])
+    second.wait_for_selector(".tile")
+    studio.page.bring_to_front()
+    studio.name("sky")
+    second.wait_for_selector(".class .label:has-text('sky')", timeout=PATIENCE)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1200, "dark")])
+def test_a_phone_and_the_dark(studio, width, scheme):
+    studio.page.emulate_media(color_scheme=scheme)
+    studio.page.set_viewport_size({"width": width, "height": 800})
+    studio.wait()
+    assert studio.page.evaluate("document.documentElement.scrollWidth") <= width
+    ink, paper = studio.page.evaluate(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+        ".map((colour) => colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0))"
+    )
+    assert (ink > paper) == (scheme == "dark")
+    assert abs(ink - paper) > 450
+
+
+def test_everything_has_a_role_and_a_name(studio):
+    studio.wait()
+    studio.name("sky")
+    nameless = studio.page.evaluate(
+        """[...document.querySelectorAll('button, input, select, [role=option], [role=listbox], [role=dialog], canvas')]
+        .filter((node) => node.checkVisibility() && !(node.getAttribute('aria-label') || node.textContent.trim()
+          || node.closest('label')?.textContent.trim() || node.title)).map((node) => node.outerHTML.slice(0, 120))"""
+    )
+    assert nameless == []
+    assert studio.page.get_attribute("#grid", "aria-activedescendant")
+    tile = studio.page.query_selector(".tile")
+    assert tile.get_attribute("aria-label").startswith(tile.get_attribute("title"))
+    assert studio.page.query_selector_all("h1, main, nav, aside")
