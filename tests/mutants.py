@@ -150,7 +150,6 @@ def _run_tests(path: Path, source: str, tests: list[str]) -> None:
 
 def _import_heavy() -> None:
     """What the tests import besides remp, so that no child has to."""
-    import hypothesis  # noqa: F401
     import lightning_fabric  # noqa: F401
     import matplotlib.figure  # noqa: F401
     import pydantic  # noqa: F401

@@ -102,3 +102,9 @@ def test_a_held_out_label_counts_half_beside_the_prior():
             own = np.exp(sharpness * row[label]) / np.exp(sharpness * row).sum()
             expected[number] *= (0.92 * own + 0.08 / 5) ** 0.5
     np.testing.assert_allclose(posterior.weights, expected / expected.sum(), rtol=1e-6, atol=1e-12)
+
+
+def test_the_prior_of_the_papers_rule_falls_with_one_over_the_labels_of_a_class():
+    model = propagate(EYE, np.arange(5), 5, Propagation(scale=20.0))
+    expected = calibration._PAPER_CENTRE - calibration._PAPER_FALL * (1 + 0.5 + 0.25 + 0.2 + 0.1) / 5 - np.log(2)
+    assert calibration.typical_sharpness(model, np.array([1, 2, 4, 5, 10])) == pytest.approx(expected)
