@@ -30,7 +30,9 @@ def test_the_svm_head_answers_as_scikit_learn():
     batch = small_episodes(5)
     logits = MetaOptNetSVM().logits(batch).detach()
     for e in range(2):
-        machine = LinearSVC(multi_class="crammer_singer", C=0.1, fit_intercept=False, tol=1e-8, max_iter=1_000_000, random_state=0)
+        machine = LinearSVC(
+            multi_class="crammer_singer", C=0.1, fit_intercept=False, tol=1e-8, max_iter=1_000_000, random_state=0
+        )
         machine.fit(np.hstack([batch.support[e], np.eye(4)]), batch.support_labels[e])
         expected = machine.decision_function(np.hstack([batch.query[e], np.zeros((7, 4))]))
         np.testing.assert_allclose(logits[e], expected, atol=1e-5)

@@ -31,7 +31,9 @@ def test_the_machine_is_that_of_scikit_learn(n_way, cost):
     coefficients = crammer_singer(ridge_kernel(features), labels, n_way, cost=cost)
     for e in range(2):
         extended = np.hstack([features[e].numpy(), np.eye(7)])
-        machine = LinearSVC(multi_class="crammer_singer", C=cost, fit_intercept=False, tol=1e-8, max_iter=1_000_000, random_state=0)
+        machine = LinearSVC(
+            multi_class="crammer_singer", C=cost, fit_intercept=False, tol=1e-8, max_iter=1_000_000, random_state=0
+        )
         expected = machine.fit(extended, labels[e].numpy()).coef_[:, :5]
         ours = (coefficients[e] @ features[e]).numpy()
         if n_way == 2:  # scikit-learn keeps the difference of the two only
