@@ -186,7 +186,7 @@ def reduction(settings: argparse.Namespace, work: Path) -> None:
     a_row = row_seconds(*shape)
     handle = [ray.put(_Sums(shape))]
     ray.get([engine.begin(handle, number) for number in range(8)])
-    print(f"one thread: {1e6 * a_row:.1f} µs a row and layer ({settings.classes} classes, {settings.dim} dimensions)")
+    print(f"one thread: {1e6 * a_row:.1f} µs per row and layer ({settings.classes} classes, {settings.dim} dimensions)")
     print(
         "| workers | reduction of a layer, ms | layer of 100 million rows, s | share of the reduction |\n"
         + 4 * "|---"

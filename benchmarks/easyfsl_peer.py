@@ -2,7 +2,7 @@
 
     python benchmarks/easyfsl_peer.py [--tasks 1000] [--methods protonet,tim] [--environment FOLDER]
 
-5-way 1-shot, 15 queries a class, 640-d features made up around class centres. easyfsl comes from PyPI into an
+5-way 1-shot, 15 queries per class, 640-d features made up around class centres. easyfsl comes from PyPI into an
 environment of its own, made in a temporary folder, or kept in --environment. Both sides run at the settings of easyfsl:
 20 steps of LaplacianShot, 50 of TIM, 10 of PT-MAP with a tolerance of 1e-6 in Sinkhorn. The plan of a step of PT-MAP is
 found by up to 1,000 sweeps there, by sweeps and steps of Newton here. easyfsl works on one task at a time, with as many
@@ -61,7 +61,9 @@ def main() -> None:
         subprocess.run([python, Path(__file__).with_name("easyfsl_side.py"), folder, *names], check=True)
         peer = dict(np.load(folder / "peer.npz"))
     print(f"{arguments.tasks} tasks, 5-way 1-shot 15 queries, {features.shape[1]}-d, {torch.get_num_threads()} threads")
-    print(f"{'ms a task, %':<18}{'easyfsl':>10}{'remp':>10}{'ratio':>8}{'easyfsl':>9}{'remp':>8}   difference, points")
+    print(
+        f"{'ms per task, %':<18}{'easyfsl':>10}{'remp':>10}{'ratio':>8}{'easyfsl':>9}{'remp':>8}   difference, points"
+    )
     for name in names:
         method, settings = OURS[name]
         chosen = prepared if name.endswith("prepared") else features

@@ -2,7 +2,7 @@
 
     python benchmarks/frozen_methods.py [--tasks 10000] [--methods pt-map,tim-gd]
 
-5-way 1-shot with 15 queries a class on 640-d features, made up around class centres and non-negative as after a ReLU.
+5-way 1-shot with 15 queries per class on 640-d features, made up around class centres and non-negative as after a ReLU.
 Settings are the defaults. Each method is scored in a process of its own, so that the peak memory printed is its own:
 that of the whole process, with features, episodes and torch.
 """
@@ -34,7 +34,7 @@ def main() -> None:
     if arguments.only:
         return score(arguments.only, arguments.tasks)
     print(f"{arguments.tasks} tasks, 5-way 1-shot 15 queries, {DIM}-d, {torch.get_num_threads()} threads")
-    print(f"{'method':<18}{'seconds':>9}{'ms a task':>11}{'peak MiB':>10}{'accuracy %':>12}", flush=True)
+    print(f"{'method':<18}{'seconds':>9}{'ms per task':>11}{'peak MiB':>10}{'accuracy %':>12}", flush=True)
     for name in chosen_methods(arguments.methods, "protonet"):
         subprocess.run([sys.executable, __file__, "--tasks", str(arguments.tasks), "--only", name], check=True)
 

@@ -1,4 +1,4 @@
-"""Five labels a class, the other images unlabelled: ReMPClassifier against classifiers of scikit-learn.
+"""Five labels per class, the other images unlabelled: ReMPClassifier against classifiers of scikit-learn.
 
     remp data prepare cifar-fs
     python benchmarks/label_accuracy.py --features-cache features --split val --draws 2 --choose

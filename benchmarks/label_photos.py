@@ -2,9 +2,9 @@
 
     python benchmarks/label_photos.py [--photos FOLDER] [--n 2000] [--width 2016] [--threads 2]
 
-FOLDER has a sub-folder a class, the other pictures loose or in unlabelled/. Without one, JPEGs of WIDTH x 3/4 WIDTH are
-drawn: ten classes with five examples each. The cache is a folder that is thrown away. Prints the images a second of
-each stage, and how many times as fast the second run is, whose labels must be the same.
+FOLDER has one sub-folder per class, the other pictures loose or in unlabelled/. Without one, JPEGs of WIDTH x 3/4
+WIDTH are drawn: ten classes with five examples each. The cache is a folder that is thrown away. Prints the images per
+second of each stage, and how many times as fast the second run is, whose labels must be the same.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 CLASSES, EXAMPLES = 10, 5
-SHOWN = ("Time for", "Images a second", "All embeddings")
+SHOWN = ("Time for", "Images per second", "All embeddings")
 
 
 def main() -> None:

@@ -6,9 +6,9 @@
     python benchmarks/label_quality.py next     --features lite0 [--tasks 24]
     python benchmarks/label_quality.py doubtful --features lite0 [--tasks 60]
 
-Every table is of seeded tasks of classes of CIFAR-FS: 2 to 20 classes, 1 to 20 labels a class, 15 to 80 unlabelled
-pictures a class; half of the tasks have unequal labels and sizes (Dirichlet, concentration 2). The truth is only looked
-at to score. The folder of `--features` keeps the embeddings, which take minutes to make.
+Every table is of seeded tasks of classes of CIFAR-FS: 2 to 20 classes, 1 to 20 labels per class, 15 to 80 unlabelled
+pictures per class; half of the tasks have unequal labels and sizes (Dirichlet, concentration 2). The truth is only
+looked at to score. The folder of `--features` keeps the embeddings, which take minutes to make.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def coverage(pictures: Pictures, n_tasks: int) -> dict[str, float]:
         "covered %": 100 * held.mean(),
         "mean width": float(np.mean(widths)),
         "mean error of the estimate": float(np.mean(errors)),
-        "tasks with one label a class": int(alone.sum()),
+        "tasks with one label per class": int(alone.sum()),
         "  of these covered %": 100 * held[alone].mean() if alone.any() else float("nan"),
         "  their mean width": float(np.array(widths)[alone].mean()) if alone.any() else float("nan"),
         "other tasks, covered %": 100 * held[~alone].mean(),
@@ -101,7 +101,7 @@ def unknown(pictures: Pictures, n_tasks: int) -> dict[str, float]:
 
 
 def label_next(pictures: Pictures, n_tasks: int, n_rounds: int = 5) -> dict[str, Any]:
-    """From one label a class, five rounds of ten labels: the advice against random choice, scored on other pictures."""
+    """From one label per class, five rounds of ten labels: advice against random choice, scored on other pictures."""
     scores = {"advice": np.zeros((n_tasks, n_rounds + 1)), "random": np.zeros((n_tasks, n_rounds + 1))}
     for seed in range(n_tasks):
         drawn = draw_task(pictures, np.random.default_rng(seed), ways=(5, 10), shots=(1,), sizes=(80,))

@@ -41,7 +41,7 @@ def write_embeddings(path: Path, n: int, dim: int, n_classes: int) -> np.ndarray
 
 
 def multiply(rows: ArrayRows, n_classes: int, settings: Propagation) -> None:
-    """Scores, Σ P z of near rows and, if it is needed, Σ z of far rows: (N, d) (d, m) and (N, m) (m, d) a chunk."""
+    """Scores, Σ P z of near rows and, if it is needed, Σ z of far rows: (N, d) (d, m) and (N, m) (m, d) per chunk."""
     prototypes, weights = torch.randn(n_classes, rows.dim), torch.rand(n_classes, rows.chunk)
     n_sums = 2 if settings.repulsion == "negative" else 1
     for _ in range(settings.layers):
@@ -95,7 +95,15 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     settings = Propagation(layers=arguments.layers, repulsion=arguments.repulsion)
     print(f"{arguments.dim}-d, {arguments.classes} classes, {arguments.threads} thread(s), {settings}\n")
-    columns = ["rows", "propagate", "bare products", "ratio", "µs a row and layer", "own memory: before, peak", "clock"]
+    columns = [
+        "rows",
+        "propagate",
+        "bare products",
+        "ratio",
+        "µs per row and layer",
+        "own memory: before, peak",
+        "clock",
+    ]
     print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
     with tempfile.TemporaryDirectory() as folder:
         for n in arguments.rows:

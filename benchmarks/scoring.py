@@ -2,7 +2,7 @@
 
     python benchmarks/scoring.py [--episodes 10000] [--dim 256] [--layers 10]
 
-5-way 1-shot with 15 queries a class, ReMP with ten layers of rectification. Features are random numbers around class
+5-way 1-shot with 15 queries per class, ReMP with ten layers of rectification. Features are random numbers around class
 centres, since time does not depend on them. Prints the seconds for drawing and for scoring the episodes, and by how
 much the peak memory of the process grew.
 """

@@ -126,7 +126,7 @@ def validation_images() -> ImageSet:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    head = ["| method | start | end | end - start | CPU s an episode | peak MiB |", "|---|---|---|---|---|---|"]
+    head = ["| method | start | end | end - start | CPU s per episode | peak MiB |", "|---|---|---|---|---|---|"]
     return "\n".join([*head, *map(line, rows)]) + "\n"
 
 

@@ -55,7 +55,7 @@ class Stopwatch:
 
 
 def remp_step_seconds(config: RunConfig, steps: int) -> dict[str, float]:
-    """Seconds a step of the package's loop, and the share of it outside forward, backward and optimiser."""
+    """Seconds per step of the package's loop, and the share of it outside forward, backward and optimiser."""
     from remp.system.memory import keep_freed_memory
     from remp.training.processes import Processes
     from remp.training.run_folder import RunFolder
@@ -99,7 +99,7 @@ class PlainImages(torch.utils.data.Dataset):
 
 
 def plain_step_seconds(config: RunConfig, steps: int) -> dict[str, float]:
-    """Seconds a step of a textbook loop."""
+    """Seconds per step of a textbook loop."""
     from remp.trained import build_method
 
     train_set = open_data(config.data, "train")
@@ -159,8 +159,8 @@ def main() -> None:
     peak = max(r["remp"]["peak_mib"] for r in rounds)
     threads = torch.get_num_threads()
     print(f"{arguments.data}, ConvNet-64, 15-way 1-shot 8 queries, {threads} threads, torch {torch.__version__}")
-    print(f"plain DataLoader loop   {1000 * seconds['plain']:7.1f} ms a step")
-    print(f"remp training loop      {1000 * seconds['remp']:7.1f} ms a step")
+    print(f"plain DataLoader loop   {1000 * seconds['plain']:7.1f} ms per step")
+    print(f"remp training loop      {1000 * seconds['remp']:7.1f} ms per step")
     print(
         f"ratio                   {statistics.median(ratios):7.2f}   (rounds: {', '.join(f'{r:.2f}' for r in ratios)})"
     )

@@ -8,7 +8,7 @@ from remp.labelling.tasks.task import LabellingTask
 def clustered_task(
     seed: int = 0, *, n_classes: int = 4, n_shot: int = 3, n_unlabelled: int = 20, noise: float = 0.8, dim: int = 64
 ) -> tuple[LabellingTask, np.ndarray, np.ndarray]:
-    """A task with n_shot labelled and n_unlabelled other items a class; its rows (n, dim) and true classes (n,)."""
+    """A task with n_shot labelled and n_unlabelled other items per class; its rows (n, dim) and true classes (n,)."""
     random = np.random.default_rng(seed)
     centres = random.normal(size=(n_classes, dim)) / np.sqrt(dim)
     truth = np.repeat(np.arange(n_classes), n_shot + n_unlabelled)

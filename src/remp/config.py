@@ -34,7 +34,9 @@ class RunConfig(BaseModel):
     n_shot: int = Field(1, ge=1, description="labelled images of a class in a training episode")
     n_query: int = Field(8, ge=1, description="queries of a class in a training episode")
     episodes: int = Field(75_000, ge=1, description="training episodes in all")
-    episodes_per_step: int | None = Field(None, ge=1, description="episodes averaged in a step; default one a process")
+    episodes_per_step: int | None = Field(
+        None, ge=1, description="episodes averaged in a step; default: one per process"
+    )
     first_share: float = Field(0.0, ge=0, le=1, description="share of the training spent on episodes of another shape")
     first_way: int | None = Field(None, ge=2, description="classes of these first episodes; default n_way")
     first_shot: int | None = Field(None, ge=1, description="their labelled images of a class; default n_shot")

@@ -60,7 +60,7 @@ def run_demo(out: Path) -> Path:
 
 
 def run_steps(out: Path, sets: Mapping[str, ImageSet], scale: Scale) -> Path:
-    """The demo on any sets, one a split, and at any scale."""
+    """The demo on any sets, one per split, and at any scale."""
     started = time.perf_counter()
     folder = claim_folder(out)
     print(_opening(sets, scale, folder), flush=True)
@@ -98,8 +98,8 @@ def conclusion(results: list[Result]) -> str:
     ours, plain, rival = (f"{100 * result.estimate.mean:.0f}" for result in results)
     protocol = results[0].protocol
     return (
-        f"ReMP gets {ours} of 100 images of classes it never saw right, from {protocol.n_shot} labelled image a class "
-        f"(guessing: {100 / protocol.n_way:.0f}).\nThe same network without rectification gets {plain}, ProtoNet, "
+        f"ReMP gets {ours} of 100 images of classes it never saw right, from {protocol.n_shot} labelled image per class"
+        f" (guessing: {100 / protocol.n_way:.0f}).\nThe same network without rectification gets {plain}, ProtoNet, "
         f"trained on as many episodes, {rival}. So short a training shows how fast they learn, not how far they get."
     )
 

@@ -72,7 +72,7 @@ def test_evaluate_prints_the_card_and_saves_every_accuracy(run, tmp_path):
     printed = call("evaluate", run, "--n-way", 4, "--n-query", 6, "--n-episodes", 9, "--seed", 2, "--out", "r.json")
     saved = json.loads((tmp_path / "r.json").read_text())
     assert "n = 9 episodes" in printed
-    assert "4-way, 1-shot, 6 queries a class (balanced)" in printed
+    assert "4-way, 1-shot, 6 queries per class (balanced)" in printed
     assert f"seed 2, hash {saved['episode_hash'][:16]}" in printed
     assert (len(saved["accuracies"]), saved["split"], saved["checkpoint"]) == (9, "test", "best.safetensors")
 

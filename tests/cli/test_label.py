@@ -113,7 +113,7 @@ def test_the_terminal_says_what_the_files_say(photos):
     assert f"Label these {len(saved['label_next'])} next:" in printed
     assert all(entry["file"] in printed for entry in saved["label_next"])
     assert "broken.jpg" in printed
-    assert "Images a second: hash " in printed
+    assert "Images per second: hash " in printed
     for status, words in (("uncertain", "too uncertain for a label"), ("unknown", "resemble no class")):
         n = sum(item["status"] == status for item in saved["items"])
         assert (f"{n}  {words}" in printed) == bool(n)

@@ -29,7 +29,7 @@ def raw(request: pytest.FixtureRequest) -> Path:
 
 
 def sizes(index: dict) -> dict[str, tuple[int, set[int]]]:
-    """split -> number of classes, the different numbers of images a class has."""
+    """split -> number of classes, the different numbers of images per class."""
     return {split: (len(entry["classes"]), set(entry["counts"])) for split, entry in index["splits"].items()}
 
 

@@ -218,7 +218,7 @@ def test_a_large_concentration_is_balanced():
         (
             (30, 30, 30, 30),
             Protocol(2),
-            "3 class names for 4 classes: give one a class",
+            "3 class names for 4 classes: give one per class",
         ),
     ],
 )
@@ -254,9 +254,9 @@ def test_at_least_one_episode_is_drawn(n):
     ("settings", "message"),
     [
         ({"n_way": 0}, "at least 1 class is needed"),
-        ({"n_query": 0}, "at least 1 query a class is needed"),
+        ({"n_query": 0}, "at least 1 query per class is needed"),
         ({"n_shot": 0}, "every class needs at least 1 labelled image"),
-        ({"n_shot": (1, 2)}, "n_shot lists 2 numbers for 5 ways: give one a way"),
+        ({"n_shot": (1, 2)}, "n_shot lists 2 numbers for 5 classes: give one per class"),
         *[
             ({"distribution": text}, "give 'balanced' or 'dirichlet:A' with A > 0")
             for text in (

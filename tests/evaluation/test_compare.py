@@ -176,7 +176,7 @@ def test_the_command_scores_several_shots_and_refuses_a_full_folder_before_it_wo
     answer = CliRunner().invoke(app, [*command, str(tmp_path / "out"), "--distribution", "dirichlet:2"])
     assert answer.exit_code == 0, answer.output
     assert "3-way, 1-shot" in answer.output
-    assert "3-way, 2-shot, 4 queries a class (dirichlet:2)" in answer.output
+    assert "3-way, 2-shot, 4 queries per class (dirichlet:2)" in answer.output
     again = CliRunner().invoke(app, [*command, str(tmp_path / "out")])
     assert isinstance(again.exception, ConfigError)
 

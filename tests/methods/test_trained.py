@@ -19,7 +19,7 @@ TRANSDUCTIVE = {"can-t", "dfmn-mct", "epnet", "tpn"}
 
 
 def toy_episode() -> Episodes:
-    """3-way, 2-shot, 2 queries a class of images that differ in brightness; maps of 2 x 2."""
+    """3-way, 2-shot, 2 queries per class of images that differ in brightness; maps of 2 x 2."""
     labels = torch.arange(3).repeat(4)[None]
     images = torch.randn(1, 12, 3, 32, 32) + labels[..., None, None, None]
     return Episodes(images[:, :6], labels[:, :6], images[:, 6:], labels[:, 6:], 3, torch.tensor([[4, 0, 3]]))

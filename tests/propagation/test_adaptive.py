@@ -14,7 +14,7 @@ from remp.rows import ArrayRows, Shard
 
 
 def heaps(sizes, n_shot=3, noise=0.9, dim=24, seed=0):
-    """Rows around one direction a class, far from the origin: (n, dim), labels with -1, and the truth."""
+    """Rows around one direction per class, far from the origin: (n, dim), labels with -1, and the truth."""
     random = np.random.default_rng(seed)
     truth = np.concatenate([np.repeat(np.arange(len(sizes)), n_shot), np.repeat(np.arange(len(sizes)), sizes)])
     centres = random.normal(size=(len(sizes), dim)) + 2

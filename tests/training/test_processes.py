@@ -91,7 +91,9 @@ def merge_as_if_in_two_processes(parts, before, n_own):
 def test_an_episode_cannot_be_cut_in_two(tiny):
     processes = Processes()
     processes.count = 2
-    with pytest.raises(ConfigError, match="3 episodes a step cannot be shared by 2 processes: set --episodes-per-step"):
+    with pytest.raises(
+        ConfigError, match="3 episodes per step cannot be shared by 2 processes: set --episodes-per-step"
+    ):
         processes.share_episodes(make_config(tiny(episodes_per_step=3)))
     assert processes.share_episodes(make_config(tiny())).episodes_per_step == 2
 

@@ -23,7 +23,7 @@ from remp.training.trainer import Trainer
 VARIANTS = {
     "plain": {},
     "averaged, in two phases": {"schedule": "global-then-local", "average": 0.9},
-    "nesterov, cosine, three a step": {"nesterov": True, "schedule_of_rate": "cosine", "episodes_per_step": 3},
+    "nesterov, cosine, three per step": {"nesterov": True, "schedule_of_rate": "cosine", "episodes_per_step": 3},
     "no momentum": {"momentum": 0.0, "method": "protonet"},
     "adam, clipped": {"optimiser": "adam", "learning_rate": 0.001, "clip": 0.5},
     "first episodes of another shape": {"first_share": 0.5, "first_way": 6, "first_query": 1, "warmup": 4},

@@ -24,7 +24,7 @@ def test_a_budget_in_episodes_scales_the_milestones(budget):
 
 @pytest.mark.parametrize("budget", ["30min", "30 m", "30 minutes", "30.0min"])
 def test_a_budget_in_minutes_becomes_episodes_by_the_measured_speed(budget):
-    # 30 minutes, a tenth kept for validation, at 0.1 s an episode
+    # 30 minutes, a tenth kept for validation, at 0.1 s per episode
     config = with_budget(FULL, budget, lambda: 0.1)
     assert (config.episodes, config.milestones) == (16_200, (5_400, 10_800))
 

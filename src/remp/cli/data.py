@@ -29,7 +29,7 @@ def prepare_set(
     name: Annotated[str, typer.Argument(help="a name from `remp data list`")],
     source: Annotated[Path | None, typer.Option("--from", help="the raw archive or folder")] = None,
     download: Annotated[bool, typer.Option("--download", help="fetch it from its official address")] = False,
-    size: Annotated[int | None, typer.Option(help="pixels a side; the data set's own by default")] = None,
+    size: Annotated[int | None, typer.Option(help="pixels per side; the data set's own by default")] = None,
     rotations: Annotated[
         bool, typer.Option("--rotations", help="omniglot: turned characters as extra classes")
     ] = False,
@@ -54,7 +54,7 @@ def show_info(
     for split, entry in index["splits"].items():
         counts = entry["counts"]
         per_class = str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-        typer.echo(f"{split:<6} {len(counts):>5} classes {sum(counts):>8} images, {per_class} a class")
+        typer.echo(f"{split:<6} {len(counts):>5} classes {sum(counts):>8} images, {per_class} per class")
         typer.echo(f"       fingerprint {entry['fingerprint']}")
     default = prepared_folder(name) / "examples.png"
     typer.echo(f"Examples: {write_contact_sheet(name, sheet or default, overwrite=sheet is None)}")

@@ -6,7 +6,7 @@ import typer
 
 from remp.errors import ConfigError
 
-Shots = Annotated[str, typer.Option(help="Labelled images of a class; or one number a way: 1,1,2,5,5.")]
+Shots = Annotated[str, typer.Option(help="Labelled images per class; or one number per class: 1,1,2,5,5.")]
 SeveralShots = Annotated[
     list[str], typer.Option(help="Labelled images of a class; repeat it for several numbers; 1,1,2,5,5: one per way.")
 ]
@@ -23,7 +23,7 @@ def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> A
     try:
         shots = [int(number) for number in n_shot.split(",")]
     except ValueError as error:
-        raise EpisodeError(f"--n-shot is {n_shot!r}; give a number, or one number a way: 1,1,2,5,5") from error
+        raise EpisodeError(f"--n-shot is {n_shot!r}; give a number, or one number per class: 1,1,2,5,5") from error
     return Protocol(n_way, shots[0] if len(shots) == 1 else tuple(shots), n_query, distribution)
 
 

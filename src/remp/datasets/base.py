@@ -1,4 +1,4 @@
-"""Prepared image sets: one memory-mapped uint8 array a split, beside an index with a fingerprint."""
+"""Prepared image sets: one memory-mapped uint8 array per split, beside an index with a fingerprint."""
 
 import glob
 import json

@@ -127,8 +127,8 @@ def _bytes_per_pixel(image: Image.Image, n_pixels: int) -> int:
 
 
 def _shrunk(image: Image.Image, sides: tuple[int, int], factor: int, mode: str) -> Image.Image:
-    """The middle of a large picture, `sides` (width, height) of it, in so many times fewer pixels a side, made strip by
-    strip: as a whole in another mode it would take a gigabyte. It keeps the EXIF orientation."""
+    """The middle of a large picture, `sides` (width, height) of it, in so many times fewer pixels per side, made strip
+    by strip: as a whole in another mode it would take a gigabyte. It keeps the EXIF orientation."""
     greys = _range_of(image)
     width, height = (max(side // factor, 1) * factor for side in sides)
     left, top = (image.width - width) // 2, (image.height - height) // 2

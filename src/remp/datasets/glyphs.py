@@ -130,7 +130,7 @@ def _develop(covered: np.ndarray, draws: Draws) -> np.ndarray:
 
 
 def _patches(draws: Draws, n: int) -> np.ndarray:
-    """One rectangle of 3 to 10 pixels a side in each image, where nothing is to be seen: bool (n, 32, 32)."""
+    """One rectangle of 3 to 10 pixels per side in each image, where nothing is to be seen: bool (n, 32, 32)."""
     length = draws.whole(3, 10, 2, n, 1)
     start = draws.whole(0, IMAGE_SIZE, 2, n, 1) - length // 2
     pixel = np.arange(IMAGE_SIZE)

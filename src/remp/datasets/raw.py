@@ -42,7 +42,7 @@ class RawSet:
 class ReadOptions:
     """How to read raw data; a reader refuses what it has no use for."""
 
-    size: int | None = None  # pixels a side; None is the data set's own
+    size: int | None = None  # pixels per side; None is the data set's own
     rotations: bool = False  # add every class turned by 90, 180 and 270 degrees
     seed: int = 0  # of the class split, where the source has none
 

@@ -130,7 +130,7 @@ class EpisodeSampler:
                 f"lower {self._flags}way to {len(self._counts)} or take a split with more classes"
             )
         if len(class_names) < len(self._counts):
-            raise EpisodeError(f"{len(class_names)} class names for {len(self._counts)} classes: give one a class")
+            raise EpisodeError(f"{len(class_names)} class names for {len(self._counts)} classes: give one per class")
         # Enough for Dirichlet proportions too: each class has n_query images left after its shots, so all queries fit.
         shots, needed = max(protocol.shots), max(protocol.shots) + protocol.n_query
         smallest = int(np.argmin(self._counts))

@@ -136,9 +136,9 @@ class Protocol:
         if self.n_way < 1:
             raise EpisodeError(f"n_way is {self.n_way}; at least 1 class is needed")
         if self.n_query < 1:
-            raise EpisodeError(f"n_query is {self.n_query}; at least 1 query a class is needed")
+            raise EpisodeError(f"n_query is {self.n_query}; at least 1 query per class is needed")
         if len(self.shots) != self.n_way:
-            raise EpisodeError(f"n_shot lists {len(self.shots)} numbers for {self.n_way} ways: give one a way")
+            raise EpisodeError(f"n_shot lists {len(self.shots)} numbers for {self.n_way} classes: give one per class")
         if min(self.shots) < 1:
             raise EpisodeError(f"n_shot is {self.n_shot}; every class needs at least 1 labelled image")
         _ = self.dirichlet

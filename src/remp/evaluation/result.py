@@ -76,7 +76,7 @@ class Result:
         drawn = f"seed {self.seed}" if self.seed is not None else "from a file"
         return (
             f"{self.estimate.percent()}   (mean and 95 % interval over n = {self.estimate.n} episodes)\n"
-            f"  {protocol.n_way}-way, {protocol.n_shot}-shot, {protocol.n_query} queries a class "
+            f"  {protocol.n_way}-way, {protocol.n_shot}-shot, {protocol.n_query} queries per class "
             f"({protocol.distribution}); {kind}{balance}; transform: {self.transform}\n"
             f"  {self.data} / {self.split} ({self.fingerprint[:12]}), {self.method} on {self.backbone}, "
             f"checkpoint {self.checkpoint} ({self.checkpoint_hash[:12]})\n"

@@ -76,8 +76,8 @@ def protocol_note(result: Result) -> str:
     drawn = f"seed {result.seed}" if result.seed is not None else "from a file"
     return (
         f"Means and 95 % intervals over the same n = {result.estimate.n} episodes of {result.data} / {result.split}:\n"
-        f"{protocol.n_way}-way, {protocol.n_shot}-shot, {protocol.n_query} queries a class ({protocol.distribution}), "
-        f"{drawn}, hash {result.episode_hash[:16]}"
+        f"{protocol.n_way}-way, {protocol.n_shot}-shot, {protocol.n_query} queries per class ({protocol.distribution}),"
+        f" {drawn}, hash {result.episode_hash[:16]}"
     )
 
 

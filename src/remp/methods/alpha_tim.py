@@ -22,7 +22,7 @@ class AlphaTIM(Method):
     that even class shares are preferred but not forced.
 
     The public code tunes alpha by shots on validation classes; both of its values are kept here: `alpha_few` below 5
-    labelled images a class in the mean, `alpha_many` from 5 on. The other settings are those of TIM-GD.
+    labelled images per class in the mean, `alpha_many` from 5 on. The other settings are those of TIM-GD.
     """
 
     transductive: ClassVar[bool] = True

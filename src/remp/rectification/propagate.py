@@ -125,7 +125,7 @@ def checked_labels(rows: Rows, labels: np.ndarray, n_classes: int) -> np.ndarray
     if labels.shape != (len(rows),) or labels.dtype.kind not in "iu":
         raise DataError(
             f"got labels of shape {labels.shape} and type {labels.dtype} for {len(rows)} rows; "
-            "needed one integer a row, -1 for an unlabelled one"
+            "needed one integer per row, -1 for an unlabelled one"
         )
     if len(labels) and not -1 <= labels.min() <= labels.max() < n_classes:
         raise DataError(f"got labels from {labels.min()} to {labels.max()}; needed -1 … {n_classes - 1}")
@@ -232,7 +232,7 @@ def _nothing(state: State) -> QuerySums:
 
 
 def _over_processes(sums: QuerySums, masses: Tensor, shard: Shard) -> tuple[QuerySums, Tensor]:
-    """One message a layer: each process puts its smallest attention in a place of its own."""
+    """One message per layer: each process puts its smallest attention in a place of its own."""
     smallest = torch.zeros(shard.world, dtype=torch.float64)
     smallest[shard.rank] = sums.smallest.item()
     near, near_weight, far, far_count, smallest, masses = shard.sums(

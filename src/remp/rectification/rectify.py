@@ -14,7 +14,7 @@ from remp.rectification.settings import Rectification
 class Rectified:
     """prototypes: (E, N, d) and query: (E, Q, d), both in the space of the last layer; logits: (E, Q, N).
 
-    attention: one (E, N, S + Q) a layer, rows normalised, if it was asked for.
+    attention: one (E, N, S + Q) per layer, rows normalised, if it was asked for.
     """
 
     prototypes: Tensor

@@ -43,7 +43,7 @@ def _in_markdown(text: str) -> str:
 
 
 def comparison_csv(comparison: Comparison) -> str:
-    """One line a method and protocol; numbers as shares, not in percent."""
+    """One line per method and protocol; numbers as shares, not in percent."""
     records = [_record(table, entry) for table in comparison.tables for entry in table.entries]
     text = StringIO()
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")

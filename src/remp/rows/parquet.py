@@ -21,7 +21,7 @@ _AGAIN = "it is damaged; write it again"
 
 
 class ParquetRows:
-    """Rows in a column of lists of numbers, or in columns of numbers, one a dimension."""
+    """Rows in a column of lists of numbers, or in columns of numbers, one per dimension."""
 
     def __init__(self, path: str | Path, columns: str | Sequence[str], chunk: int | None = None) -> None:
         """path: of a file, or an address such as s3://bucket/file. columns: one name or several. chunk: rows in a

@@ -77,11 +77,11 @@ class Processes:
         self.device: torch.device = self._fabric.device
 
     def share_episodes(self, config: RunConfig) -> RunConfig:
-        """The config with its episodes a step settled: by default one a process."""
+        """The config with its episodes per step settled: one per process unless the config says more."""
         per_step = config.episodes_per_step or self.count
         if per_step % self.count:
             raise ConfigError(
-                f"{per_step} episodes a step cannot be shared by {self.count} processes: "
+                f"{per_step} episodes per step cannot be shared by {self.count} processes: "
                 f"set --episodes-per-step to a multiple of {self.count}"
             )
         return config.model_copy(update={"episodes_per_step": per_step})

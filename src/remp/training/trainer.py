@@ -113,7 +113,7 @@ class Trainer:
         self.done, self.best, self.history = info["done"], info["best"], info["history"]
 
     def measure(self, n_steps: int) -> float:
-        """Seconds an episode, over some steps."""
+        """Seconds per episode, over some steps."""
         started = time.perf_counter()
         for _ in range(n_steps):
             self._step(TrainingWindow())

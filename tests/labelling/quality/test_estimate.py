@@ -20,7 +20,7 @@ def nothing_held_out(n_classes):
 
 
 def prior(n_classes):
-    """The calibration of one label a class, without anything held out."""
+    """The calibration of one label per class, without anything held out."""
     model = adapt(ArrayRows(np.eye(n_classes, dtype=np.float32)), np.arange(n_classes), n_classes)
     return calibrate(model, nothing_held_out(n_classes), np.ones(n_classes))
 

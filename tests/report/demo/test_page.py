@@ -68,7 +68,7 @@ def test_the_page_holds_the_numbers_and_the_protocol_of_the_results(html, result
         "n = 40",
         "3 classes",
         "1 labelled",
-        "4 a class",
+        "4 per class",
         "transductive",
         "inductive",
         results[0].episode_hash[:12],

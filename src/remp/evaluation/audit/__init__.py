@@ -123,7 +123,7 @@ def _class_names(subject: Subject) -> Finding:
         episodes, support_labels=names[episodes.support_labels], query_labels=names[episodes.query_labels]
     )
     return _Gap.between(subject.answer(renamed)[..., names], subject.usual_answer).finding(
-        "renaming the classes renames the answers", "the answers depend on the number a class has"
+        "renaming the classes renames the answers", "the answers depend on the number that a class has"
     )
 
 

@@ -100,9 +100,9 @@ def _protocol_facts(result: Result) -> dict[str, str]:
     protocol = result.protocol
     return {
         "data": visible(f"{result.data}, {result.split} classes"),
-        "way": f"{protocol.n_way} classes an episode",
-        "shot": f"{protocol.n_shot} labelled a class",
-        "queries": f"{protocol.n_query} a class, {protocol.distribution}",
+        "way": f"{protocol.n_way} classes per episode",
+        "shot": f"{protocol.n_shot} labelled per class",
+        "queries": f"{protocol.n_query} per class, {protocol.distribution}",
         "episodes": f"{result.estimate.n}, the same for every row",
         "seed": "episodes from a file" if result.seed is None else str(result.seed),
         "episode hash": result.episode_hash[:12],
@@ -111,7 +111,7 @@ def _protocol_facts(result: Result) -> dict[str, str]:
 
 
 def episode_tiles(showcase: Showcase) -> tuple[TileRow, ...]:
-    """One row a class: its labelled images, then its queries."""
+    """One row per class: its labelled images, then its queries."""
     return tuple(_row(showcase, way) for way in range(len(showcase.class_names)))
 
 

@@ -35,7 +35,7 @@ def loss_curve(histories: Mapping[str, History]) -> bytes:
 
 
 def validation_curve(histories: Mapping[str, History]) -> bytes:
-    """Accuracy on validation classes over episodes, one line a run, as PNG."""
+    """Accuracy on validation classes over episodes, one line per run, as PNG."""
     lines = {
         name: [(entry["episodes"], 100 * entry["validation_accuracy"]) for entry in history]
         for name, history in histories.items()

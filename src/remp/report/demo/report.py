@@ -121,7 +121,7 @@ def _map(showcase: Showcase) -> Section:
 def _attention(showcase: Showcase, layers: int) -> Section:
     return Section(
         "What the prototypes attend to",
-        "A row is a prototype, a column a query, sorted by true class; a perfect row is dark inside its frame and "
+        "A row is a prototype, a column is a query, sorted by true class; a perfect row is dark inside its frame and "
         "nowhere else. Dark blue: the query weighs much in the new prototype. Rose: attention below the threshold, so "
         "the prototype is pushed away from the query.",
         (

@@ -34,7 +34,7 @@ class Pair:
 
 
 def confusion_cells(confusion: np.ndarray) -> list[list[Cell]]:
-    """One list a row, with every cell that can be seen (all of them where the table has words)."""
+    """One list per row, with every cell that can be seen (all of them where the table has words)."""
     shares = _shares(confusion)
     in_words = len(confusion) <= MOST_CLASSES_IN_WORDS
     return [

@@ -105,4 +105,4 @@ def _times(labelling: Labelling) -> Iterator[str]:
 def stages_line(stages: Mapping[str, Stage]) -> str:
     """How fast each part of embedding was: the images it did, not those that were done before."""
     parts = [f"{name} {stage.rate:,.0f}" for name, stage in stages.items() if stage.images]
-    return f"Images a second: {', '.join(parts)}" if parts else "All embeddings were there before."
+    return f"Images per second: {', '.join(parts)}" if parts else "All embeddings were there before."

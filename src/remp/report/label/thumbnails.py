@@ -54,7 +54,7 @@ def _thumbnail(path: Path) -> bytes | None:
 
 
 class ThumbnailCache:
-    """A JPEG a key, each with a check sum: what is damaged counts as not there."""
+    """One JPEG per key, each with a check sum: what is damaged counts as not there."""
 
     def __init__(self, folder: Path) -> None:
         self._files = RecordFiles(folder, thumbnails=_RECORD)
