@@ -152,6 +152,32 @@ def test_what_is_done_is_not_trained_again(run, quick, tmp_path):
     assert not [line for line in run.lines if "started" in line or "continued" in line]
 
 
+def test_what_was_scored_before_is_not_scored_again_unless_asked(run, quick, monkeypatch):
+    from remp.reproduce import scoring
+
+    scored = []
+    evaluate = scoring.evaluate
+    monkeypatch.setattr(scoring, "evaluate", lambda *a, **k: scored.append(1) or evaluate(*a, **k))
+    first = run("table")
+    text, n_scored = (first / "table" / "table.md").read_text(), len(scored)
+    run("table")
+    assert (len(scored), (first / "table" / "table.md").read_text()) == (n_scored, text)
+    run("table", again=True)
+    assert len(scored) == 2 * n_scored
+
+
+def test_other_weights_under_the_same_name_are_scored_again(run, quick, tmp_path):
+    folder = run("curve")
+    before = json.loads((folder / "curve" / "results.json").read_text())["cells"]
+    run("curve", seeds=2, out=tmp_path / "elsewhere")
+    other = tmp_path / "runs" / "first-seed1" / "best.safetensors"
+    (tmp_path / "runs" / "first" / "best.safetensors").write_bytes(other.read_bytes())
+    run("curve")
+    after = json.loads((folder / "curve" / "results.json").read_text())["cells"]
+    assert all(a["checkpoint_hashes"] != b["checkpoint_hashes"] for a, b in zip(after, before, strict=True))
+    assert [cell["mean"] for cell in after] != [cell["mean"] for cell in before]
+
+
 def test_a_training_that_was_interrupted_goes_on(run, quick, book, tmp_path, tiny):
     """Here one that was killed before its first checkpoint: it has settings and no weights."""
     first = plan_run(read_manifest(book), "first", runs=tmp_path / "runs")

@@ -16,6 +16,9 @@ def reproduce(
     workers: Annotated[int, typer.Option(help="Trainings at the same time, one thread each.")] = 2,
     data: Annotated[str | None, typer.Option(help="A prepared data set in place of each item's own.")] = None,
     train: Annotated[bool, typer.Option(help="Train what is missing; otherwise those cells stay empty.")] = True,
+    again: Annotated[
+        bool, typer.Option("--again", help="Score again what was scored before with the same weights.")
+    ] = False,
     manifest: Annotated[Path, typer.Option(help="The list of trainings and rows.")] = Path("results/manifest.yaml"),
     runs: Annotated[Path, typer.Option(help="Folder of the trainings.")] = Path("runs/reproduce"),
     out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; default results/.")] = None,
@@ -42,6 +45,7 @@ def reproduce(
         runs=runs,
         out=out,
         train=train,
+        again=again,
     )
     print(f"tables and figures: {folder}/")
 

@@ -11,7 +11,7 @@ from remp.errors import ConfigError, RempError
 from remp.evaluation.evaluate import evaluate
 from remp.models import load
 from remp.reproduce.manifest import Axis, Item, Manifest, Row, read_manifest
-from remp.reproduce.scoring import CHECKED, Cell, score_cell
+from remp.reproduce.scoring import CHECKED, Cell, Earlier, score_cell
 from remp.reproduce.tables import overview, read_results, write_results
 from remp.reproduce.trainings import Run, plan_run, train_missing
 from remp.system.files import write_atomically
@@ -32,6 +32,7 @@ def reproduce(
     runs: str | Path = "runs/reproduce",
     out: str | Path | None = None,
     train: bool = True,
+    again: bool = False,
     say: Callable[[str], None] = print,
 ) -> Path:
     """Make tables and figures of the manifest; return the folder with one folder per item.
@@ -45,6 +46,7 @@ def reproduce(
     workers : trainings that run at the same time, one thread each.
     data : a prepared data set to use in place of each item's own.
     train : whether missing trainings are made; if not, their cells stay empty.
+    again : whether cells are scored again that an earlier call scored with the same weights on the same episodes.
     """
     book = read_manifest(Path(manifest))
     chosen = _chosen(book, names)
@@ -58,10 +60,10 @@ def reproduce(
     for name in chosen:
         item = book.items[name]
         n_episodes = max(20, round(item.episodes * min(scale, 1.0)))
-        cells = []
+        cells, earlier = [], Earlier(runs / "none" if again else folder / name)
         for row, n_shot, axis, x in places(item):
             many = plans[name].get(row.training_for(n_shot, x), [])
-            cell = score_cell(item, row, n_shot, axis, x, many, n_episodes, data)
+            cell = score_cell(item, row, n_shot, axis, x, many, n_episodes, data, earlier)
             cells.append(cell)
             found = f"{cell.percent:.2f} ± {cell.half_width:.2f} %" if cell.status == "done" else cell.status
             say(f"{name}: {cell.key}: {found}")

@@ -1,7 +1,7 @@
 """Score the rows of an item on the same episodes; what was scored before with the same weights is taken over."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +56,20 @@ class Cell:
 
 
 def score_cell(
-    item: Item, row: Row, n_shot: int, axis: Axis | None, x: Any, runs: list[Run], n_episodes: int, data: str | None
+    item: Item,
+    row: Row,
+    n_shot: int,
+    axis: Axis | None,
+    x: Any,
+    runs: list[Run],
+    n_episodes: int,
+    data: str | None,
+    earlier: "Earlier",
 ) -> Cell:
     """runs: one for each seed. A run that is missing makes the cell empty; it is never made up."""
     empty = np.zeros(0)
     settings = {**row.settings, **({axis.name: x} if axis and axis.of == "setting" else {})}
-    record = _about(row, n_shot, axis, x, settings, runs)
+    record = _about(item, row, n_shot, axis, x, settings, runs, n_episodes)
     if any(run.diverged for run in runs):
         return Cell(row, n_shot, axis, x, "diverged", empty, (), record)
     if any(run.checkpoint is None for run in runs):
@@ -70,6 +78,9 @@ def score_cell(
     changes = {axis.name: x} if axis and axis.of == "protocol" else {}
     try:
         protocol = Protocol(**{"n_way": item.n_way, "n_shot": n_shot, "n_query": item.n_query, **changes})
+        hashes = [load(run.checkpoint).hash for run in runs if run.checkpoint]
+        if (known := earlier.cell(row, n_shot, axis, x, record, hashes, images.fingerprint)) is not None:
+            return known
         results = [_result(run, row, settings, images, protocol, n_episodes, item.seed) for run in runs]
     except RempError as error:
         return Cell(row, n_shot, axis, x, f"not possible: {error}", empty, (), record)
@@ -79,8 +90,6 @@ def score_cell(
         "mean": round(100 * float(accuracies.mean()), 4),
         "of_seeds": [round(100 * float(part.mean()), 4) for part in accuracies],
         "first_episodes": [round(100 * float(part[:CHECKED].mean()), 6) for part in accuracies],
-        "n_episodes": accuracies.shape[1],
-        "episode_seed": item.seed,
         "episode_hash": first.episode_hash,
         "data": first.data,
         "fingerprint": first.fingerprint,
@@ -93,6 +102,44 @@ def score_cell(
     if n_shot in row.paper:
         record["gap"] = round(cell.percent - row.paper[n_shot], 4)
     return cell
+
+
+class Earlier:
+    """What results.json and accuracies.npz of an earlier call hold: a cell of the same weights is not scored twice."""
+
+    def __init__(self, folder: Path) -> None:
+        self.records: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.accuracies: dict[str, np.ndarray] = {}
+        if (folder / "results.json").is_file() and (folder / "accuracies.npz").is_file():
+            cells = json.loads((folder / "results.json").read_text(encoding="utf-8"))["cells"]
+            self.records = {_place(cell): cell for cell in cells if cell["status"] == "done"}
+            with np.load(folder / "accuracies.npz") as arrays:
+                self.accuracies = dict(arrays)
+
+    def cell(
+        self,
+        row: Row,
+        n_shot: int,
+        axis: Axis | None,
+        x: Any,
+        record: dict[str, Any],
+        checkpoint_hashes: list[str],
+        fingerprint: str,
+    ) -> Cell | None:
+        """The cell, if it was scored with these weights and settings on these episodes; otherwise None."""
+        found = self.records.get(_place(record))
+        now = {**record, "checkpoint_hashes": checkpoint_hashes, "fingerprint": fingerprint}
+        same = ("method", "settings", "transform", "n_episodes", "episode_seed", "checkpoint_hashes", "fingerprint")
+        if found is None or any(found[name] != now[name] for name in same):
+            return None
+        of_seeds = tuple(value / 100 for value in found["of_seeds"])
+        cell = Cell(row, n_shot, axis, x, "done", np.zeros(0), of_seeds, {**found, **record})
+        accuracies = self.accuracies.get(cell.key)
+        return None if accuracies is None else replace(cell, accuracies=accuracies.astype(np.float64))
+
+
+def _place(record: dict[str, Any]) -> tuple[Any, ...]:
+    return record["row"], record["n_shot"], record.get("x_of"), str(record.get("x"))
 
 
 def _result(
@@ -123,18 +170,28 @@ def _features(checkpoint: Path, images: ImageSet, transform: str) -> FrozenFeatu
 
 
 def _about(
-    row: Row, n_shot: int, axis: Axis | None, x: Any, settings: dict[str, Any], runs: list[Run]
+    item: Item,
+    row: Row,
+    n_shot: int,
+    axis: Axis | None,
+    x: Any,
+    settings: dict[str, Any],
+    runs: list[Run],
+    n_episodes: int,
 ) -> dict[str, Any]:
+    """What is known of a cell before it is scored."""
     return {
         "row": row.name,
         "n_shot": n_shot,
         **({"x": x, "x_of": axis.name} if axis else {}),
         "paper": row.paper.get(n_shot),
         "trainings": [run.name for run in runs],
-        "config": str(row.training_for(n_shot, x)),
+        "config": runs[0].source if runs else "",
         "method": row.method,
         "settings": settings,
         "transform": row.transform,
+        "n_episodes": n_episodes,
+        "episode_seed": item.seed,
         "minutes": [run.minutes for run in runs],
         "note": row.note,
     }

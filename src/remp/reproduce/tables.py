@@ -40,10 +40,13 @@ def table_text(name: str, item: Item, content: Mapping[str, Any]) -> str:
         "ours ± 95 %",
         "gap",
         "n",
+        "episodes",
+        "seeds",
         "transform",
-        "training",
+        "config",
         "checkpoint",
         "minutes",
+        "command",
     )
     if item.axes:
         head = ("row", "at", *head[1:])
@@ -57,15 +60,15 @@ def table_text(name: str, item: Item, content: Mapping[str, Any]) -> str:
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
-        *("| " + " | ".join(_columns(cell, bool(item.axes))) + " |" for cell in content["cells"]),
+        *("| " + " | ".join(_columns(name, cell, item)) + " |" for cell in content["cells"]),
         "",
         *(f"- {note}" for note in [*item.notes, *_common_notes(content["cells"])]),
     ]
     return "\n".join(lines).rstrip()
 
 
-def _columns(cell: Mapping[str, Any], has_axis: bool) -> list[str]:
-    done = cell["status"] == "done"
+def _columns(name: str, cell: Mapping[str, Any], item: Item) -> list[str]:
+    done, has_axis = cell["status"] == "done", bool(item.axes)
     at = [f"{cell['x_of']} = {cell['x']}"] if has_axis and "x" in cell else ["" for _ in range(has_axis)]
     hashes = ", ".join(digest[:12] for digest in cell.get("checkpoint_hashes", []))
     minutes = ", ".join(f"{m:.0f}" for m in cell["minutes"] if m is not None)
@@ -78,11 +81,29 @@ def _columns(cell: Mapping[str, Any], has_axis: bool) -> list[str]:
         f"{cell['mean']:.2f} ± {cell['half_width_95']:.2f}" if done else f"**{cell['status']}**",
         _signed(cell.get("gap")),
         str(cell["n_episodes"]) if done else "",
+        f"`{cell['episode_hash'][:8]}`" if done else "",
+        str(len(cell["trainings"])),
         cell["transform"],
-        ", ".join(cell["trainings"]),
+        cell["config"],
         f"`{hashes}`" if hashes else "",
         minutes if done else "",
+        f"`{_command(name, cell, item)}`",
     ]
+
+
+def _command(name: str, cell: Mapping[str, Any], item: Item) -> str:
+    """What repeats one cell from the checkpoint in the repository; for figures, and where there is none, the item."""
+    if cell["status"] != "done" or item.axes or cell["method"] or len(cell["trainings"]) > 1:
+        return f"remp reproduce {name}"
+    changes = [f"--{key.replace('_', '-')} {value}" for key, value in cell["settings"].items()]
+    return " ".join(
+        [
+            f"remp evaluate results/checkpoints/{cell['trainings'][0]}.safetensors",
+            f"--n-shot {cell['n_shot']} --n-episodes {cell['n_episodes']} --seed {cell['episode_seed']}",
+            f"--transform {cell['transform']}",
+            *changes,
+        ]
+    )
 
 
 def _signed(gap: float | None) -> str:

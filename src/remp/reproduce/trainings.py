@@ -22,12 +22,13 @@ _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPE
 
 @dataclass(frozen=True)
 class Run:
-    """A training with a seed at a scale, and where it lies."""
+    """A training with a seed at a scale, and where it lies. source: its file in the repository, and what is changed."""
 
     name: str
     folder: Path
     config: RunConfig
     file: Path
+    source: str
     overrides: dict[str, object]
     shipped: Path | None
     after: "Run | None"
@@ -103,6 +104,7 @@ def plan_run(
         folder=runs / (name + suffix),
         config=load_config(file, overrides),
         file=file,
+        source=" ".join([training.config.as_posix(), *(f"{key}={value}" for key, value in training.change.items())]),
         overrides=overrides,
         shipped=shipped if shipped.is_file() else None,
         after=before,
