@@ -1,6 +1,7 @@
 """Typed settings of a run <-> flat YAML <-> command line; unknown keys are refused with the nearest name."""
 
 import inspect
+import re
 import reprlib
 from collections.abc import Mapping
 from functools import cache
@@ -44,23 +45,23 @@ class RunConfig(BaseModel):
     optimiser: Literal["sgd", "adam", "adamw"] = Field(
         "sgd", description="adamw decays weights apart from the gradient"
     )
-    learning_rate: float = Field(0.1, gt=0)
+    learning_rate: float = Field(0.1, gt=0, description="the full rate, before it falls")
     warmup: int = Field(0, ge=0, description="episodes in which the rate rises from near 0 to its full size")
     schedule_of_rate: Literal["milestones", "cosine"] = Field("milestones", description="how the learning rate falls")
     milestones: tuple[int, ...] = Field((25_000, 50_000), description="episodes after which the rate falls")
     milestone_factors: tuple[float, ...] | None = Field(None, description="what it falls by at each; default 0.1 each")
     momentum: float = Field(0.9, ge=0, lt=1, description="of sgd; with adam, the decay of the mean gradient")
-    nesterov: bool = False
-    weight_decay: float = Field(5e-4, ge=0)
+    nesterov: bool = Field(False, description="with sgd: Nesterov's momentum")
+    weight_decay: float = Field(5e-4, ge=0, description="penalty on the squares of the weights")
     clip: float | None = Field(None, gt=0, description="largest norm of the gradient of a step; default no limit")
     crop_area: tuple[float, float] = Field((0.5, 1.0), description="share of the image a random crop keeps")
     flip: bool = Field(True, description="mirror half of the training images")
     average: float = Field(0.0, ge=0, lt=1, description="decay of the moving average of the weights; 0 is off")
     validate_every: int = Field(1000, ge=1, description="episodes between validations")
-    validation_episodes: int = Field(2000, ge=2, description="with 500, the accuracy is known to ± 0.7 points only")
-    validation_way: int = Field(5, ge=2)
-    validation_shot: int | None = Field(None, ge=1, description="default: n_shot")
-    validation_query: int = Field(15, ge=1)
+    validation_episodes: int = Field(2000, ge=2, description="episodes of a validation; 500 give ± 0.7 points")
+    validation_way: int = Field(5, ge=2, description="classes of a validation episode")
+    validation_shot: int | None = Field(None, ge=1, description="its labelled images of a class; default n_shot")
+    validation_query: int = Field(15, ge=1, description="its queries of a class")
     keep: Literal["best", "last"] = Field(
         "best", description="weights to keep: best on validation classes, or the last"
     )
@@ -68,7 +69,7 @@ class RunConfig(BaseModel):
     transform: str = Field("none", description="feature transform of evaluation: parts of mirror+zoom+power+l2+centre")
     precision: Literal["32-true", "16-mixed", "bf16-mixed"] = Field("32-true", description="bf16 only where it works")
     start_from: str | None = Field(None, description="checkpoint whose weights the training starts from")
-    seed: int = Field(0, ge=0, lt=2**63)
+    seed: int = Field(0, ge=0, lt=2**63, description="of the weights, the episodes and the crops")
     backbone_settings: dict[str, Any] = Field(default_factory=dict)
     method_settings: dict[str, Any] = Field(default_factory=dict)
 
@@ -218,6 +219,25 @@ def settings_model(owner: type) -> type[BaseModel]:
     for given_by_the_run in ("n_classes", "feature_shape"):
         fields.pop(given_by_the_run, None)
     return create_model(f"{owner.__name__}Settings", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def meanings(owner: type) -> dict[str, str]:
+    """What the docstring of a method or backbone says of its settings: setting -> meaning.
+
+    It says so in the form `name: meaning.` or `name, other: meaning.`; a class that says nothing of a setting inherits
+    what the class above it says.
+    """
+    name = "|".join(sorted(settings_model(owner).model_fields, key=len, reverse=True))
+    found: dict[str, str] = {}
+    for described in owner.__mro__ if name else ():
+        text = " ".join(inspect.cleandoc(described.__doc__ or "").split())
+        text = re.sub(r"`[^`]*`", lambda quoted: quoted.group().replace(": ", ":\xa0"), text)  # an example of a setting
+        heads = list(re.finditer(rf"(?<![\w`])((?:{name})(?:, (?:{name}))*): ", text))
+        for head, after in zip(heads, [*heads[1:], None], strict=False):
+            meaning = text[head.end() : after.start() if after else None].strip()
+            for setting in head.group(1).split(", "):
+                found.setdefault(setting, meaning.replace("\xa0", " "))
+    return found
 
 
 def _filled(model: type[BaseModel], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from remp.errors import ConfigError
 class Conv4(Backbone):
     """The four-layer network of Vinyals et al. (Matching Networks, 2016) and Snell et al. (ProtoNet, 2017).
 
+    width: channels of each block. readout: how a map becomes a vector, "flatten" or the "average" over its positions.
     pooling: what becomes of an odd row or column; "floor" gives 64 x 5 x 5 for 84 x 84 images, "ceil" 64 x 6 x 6
     (DFMN-MCT). bias: of the convolutions (MetaOptNet and EPNet have none). last_relu: off lets features be negative.
     pools: how many blocks, counted from the first, end in pooling; with 2 (Relation Network) 84 x 84 images have

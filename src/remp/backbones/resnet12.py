@@ -59,8 +59,9 @@ class ResNet12(Backbone):
 
     variant: "dfmn" is the network of DFMN-MCT (Kye et al., 2020), on which ReMP builds: 512 x 6 x 6 for 84 x 84 images;
     "metaopt" the wider one of MetaOptNet (Lee et al., 2019), with DropBlock in its last two blocks: 640 x 5 x 5.
-    dropout: share of values dropped after each block. dropblock_size and dropblock_ramp: see `DropBlock`; "dfmn" has
-    none and does not read them.
+    dropout: share of values dropped after each block. readout: how a map becomes a vector, "flatten"
+    or the "average" over its positions. dropblock_size, dropblock_ramp: side of the blocks that are dropped, and steps
+    until they are dropped at the full rate; "dfmn" has none and does not read them.
     """
 
     def __init__(

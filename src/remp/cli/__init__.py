@@ -15,6 +15,7 @@ from remp.cli import export as cli_export
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
 from remp.cli import studio as cli_studio
+from remp.cli import train as cli_train
 from remp.cli.options import Distribution, SeveralShots, Shots, file_and_settings, make_protocol
 from remp.errors import Interrupted, RempError
 from remp.system.progress import is_first_process
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at them.")
 
+app.command(context_settings=EXTRA, cls=cli_train.TrainCommand)(cli_train.train)
 app.command()(cli_label.label)
 app.command()(cli_embed.embed)
 app.command()(cli_studio.studio)
@@ -37,30 +39,6 @@ app.command()(cli_export.export)
 app.command()(cli_audit.audit)
 app.command()(cli_reproduce.reproduce)
 app.command(context_settings=cli_compare.SEVERAL_SHOTS)(cli_compare.compare)
-
-
-@app.command(context_settings=EXTRA)
-def train(
-    context: typer.Context,
-    config: Annotated[str | None, typer.Argument(help="A YAML file of settings.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/DATA-METHOD-SHOT.")] = None,
-    budget: Annotated[str | None, typer.Option(help="30min or 20000 (episodes) instead of the full length.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Folder of an interrupted run to continue.")] = None,
-) -> None:
-    """Train a method. Any setting of the file can be changed: --alpha 0.5 --learning-rate 0.05 …"""
-    from remp import training
-    from remp.config import load_config, make_config
-
-    file, overrides = file_and_settings(config, context.args)
-    if resume:
-        if file or overrides or out or budget:
-            raise RempError("--resume continues a run with its own settings; give nothing else with it")
-        best = training.resume(resume)
-    else:
-        settings = load_config(Path(file), overrides) if file else make_config(overrides)
-        best = training.train(settings, out=out, budget=budget)
-    if is_first_process():
-        print(f"best on validation classes: {best}\nevaluate it with: remp evaluate {best} --data NAME")
 
 
 @app.command(context_settings=EXTRA)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from remp.cli.options import Address, EngineName, make_engine
+from remp.cli.options import Address, EngineName, PictureSide, make_engine
 from remp.errors import Interrupted
 from remp.models import DEFAULT_EMBEDDER
 
@@ -19,9 +19,7 @@ def embed(
     backbone: Annotated[
         str, typer.Option(help="Makes the features: a checkpoint of ours, timm:NAME, or the default.")
     ] = DEFAULT_EMBEDDER,
-    side: Annotated[
-        int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")
-    ] = None,
+    side: PictureSide = None,
     block: Annotated[int, typer.Option(help="Pictures in a part.")] = 1024,
     engine: EngineName = "local",
     address: Address = None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from remp.cli.options import Address, EngineName, make_engine
+from remp.cli.options import Address, EngineName, PictureBackbone, PictureSide, make_engine
 from remp.errors import ConfigError, Interrupted
 
 
@@ -24,13 +24,8 @@ def label(
     embeddings: Annotated[
         Path | None, typer.Option(help="Features of your own instead of pictures: .npy, .npz or .parquet.")
     ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="Makes the features: a checkpoint of ours, timm:NAME, or by default efficientnet-lite0."),
-    ] = None,
-    side: Annotated[
-        int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")
-    ] = None,
+    backbone: PictureBackbone = None,
+    side: PictureSide = None,
     model: Annotated[
         Path | None, typer.Option(help="A classifier from remp studio: labels new pictures without any example.")
     ] = None,

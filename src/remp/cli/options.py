@@ -8,9 +8,14 @@ from remp.errors import ConfigError
 
 Shots = Annotated[str, typer.Option(help="Labelled images per class; or one number per class: 1,1,2,5,5.")]
 SeveralShots = Annotated[
-    list[str], typer.Option(help="Labelled images of a class; repeat it for several numbers; 1,1,2,5,5: one per way.")
+    list[str], typer.Option(help="Labelled images per class; repeat it for several numbers; 1,1,2,5,5: one per class.")
 ]
 Distribution = Annotated[str, typer.Option(help="Classes of the queries: balanced, or dirichlet:A.")]
+PictureBackbone = Annotated[
+    str | None,
+    typer.Option(help="Makes the features: a checkpoint of ours, timm:NAME, or by default efficientnet-lite0."),
+]
+PictureSide = Annotated[int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")]
 EngineName = Annotated[str, typer.Option("--engine", help="Who computes: local (this process) or ray.")]
 Address = Annotated[str | None, typer.Option(help="The Ray cluster: auto, or HOST:6379; default one on this machine.")]
 

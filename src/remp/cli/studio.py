@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from remp.cli.options import PictureBackbone, PictureSide
 from remp.errors import ConfigError
 
 
@@ -16,13 +17,8 @@ def studio(
     sample: Annotated[
         bool, typer.Option("--sample", help="Write 1,797 handwritten digits to FOLDER (digits-sample) and open them.")
     ] = False,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="Makes the features: a checkpoint of ours, timm:NAME, or by default efficientnet-lite0."),
-    ] = None,
-    side: Annotated[
-        int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")
-    ] = None,
+    backbone: PictureBackbone = None,
+    side: PictureSide = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for results; default FOLDER-labelled. The journal lies beside it.")
     ] = None,

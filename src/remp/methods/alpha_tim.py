@@ -22,7 +22,11 @@ class AlphaTIM(Method):
     that even class shares are preferred but not forced.
 
     The public code tunes alpha by shots on validation classes; both of its values are kept here: `alpha_few` below 5
-    labelled images per class in the mean, `alpha_many` from 5 on. The other settings are those of TIM-GD.
+    labelled images per class in the mean, `alpha_many` from 5 on.
+
+    alpha_few, alpha_many: alpha of the entropies with few and with many labelled images. cross_entropy, marginal,
+    conditional: weights of the three terms. temperature: of the softmax, of half the squared distance.
+    steps, step_size: of Adam.
     """
 
     transductive: ClassVar[bool] = True

@@ -87,7 +87,8 @@ class CANT(CAN):
     any other number. Training is that of CAN.
 
     rounds, joining_share: how often queries join, and how many of them in the first round; twice as many in the second.
-    scale, attention_temperature, local_weight: see CAN.
+    scale: of the cosine. attention_temperature: of the softmax over positions. local_weight: of the local term,
+    beside 1 for the global one.
     """
 
     transductive: ClassVar[bool] = True

@@ -34,7 +34,8 @@ class MAML(Method):
     too: the paper's code takes those of the queries and so looks at them all at once. On ready-made features
     only the classifier takes steps.
 
-    inner_rate: learning rate of the steps. train_steps, test_steps: how many.
+    inner_rate: learning rate of the steps. train_steps, test_steps: how many in training and in testing.
+    first_order: whether the steps' own gradients are taken as constant.
     """
 
     def __init__(

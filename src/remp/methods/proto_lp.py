@@ -31,7 +31,7 @@ class ProtoLP(Method):
 
     exponent: of the power transform, 1 for none. dimensions: kept by an SVD of the episode. steps, step_size: updates
     of the prototypes and the share of the way. sharpness: of the assignments. smoothness: weight γ of the graph term.
-    mixture: share of propagated labels.
+    mixture: share of propagated labels. tolerance: by how much a balanced share may miss its target.
     """
 
     transductive: ClassVar[bool] = True

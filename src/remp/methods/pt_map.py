@@ -34,7 +34,8 @@ class PTMAP(Method):
     task by itself. easyfsl's variant: `centre: false, steps: 10`.
 
     exponent: of the power transform, 1 for none. centre: subtract means. steps, step_size: updates of the prototypes
-    and the share of the way. sharpness: factor of the squared distances in Sinkhorn.
+    and the share of the way. sharpness: factor of the squared distances in Sinkhorn. tolerance: by how much a class
+    may miss its share of the queries.
     """
 
     transductive: ClassVar[bool] = True

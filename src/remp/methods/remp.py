@@ -31,15 +31,19 @@ class ReMP(Method):
     and configs/paper-literal.yaml sets them all to the text.
 
     alpha: weight of the local term. schedule: "cooperative" both terms; "global-then-local" the global one for
-    `global_share` of the training, then the local one; "local" and "global" only that one.
+    `global_share` of the training, then the local one; "local" and "global" only that one. global_share: share of the
+    training that is global, in "global-then-local". normalise: features get length 1 before the local metric.
     train_layers, layers: L in training and in testing. projection: h "learned" freely, learned as "residual"
     x + Wx, "identity", or "absent" (C ← AZ, no residual); "learned-1x1" and "residual-1x1" are 1 x 1 convolutions on
     the maps that a feature was flattened from, for features of many numbers. projection_rate: factor of its learning
     rate.
-    similarity, scale: κ of the local term and of the attention: "euclidean" is minus the squared distance,
-    "plain-euclidean" minus the distance itself, "cosine" the cosine of the angle.
-    global_similarity, global_scale: κ of the global term. global_on_support: the global term on support too.
-    repulsion, row_norm, threshold, step: see Rectification.
+    similarity, scale: κ of the local term and of the attention, and its factor; "euclidean" is minus the squared
+    distance, "plain-euclidean" minus the distance itself, "cosine" the cosine of the angle.
+    global_similarity, global_scale: κ of the global term, and its factor. global_on_support: the global term on support
+    too. repulsion: what an attention below β becomes; "negative" is minus the least one, "zero", or "none", it stays.
+    row_norm: what rows of the attention are divided by, the sum of their "absolute" or "signed" values.
+    threshold: of β, which is threshold / (N (L - l)) in layer l. step: share of the way that a layer goes, 1 in the
+    paper.
     """
 
     frozen: ClassVar[bool] = True

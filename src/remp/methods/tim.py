@@ -24,7 +24,9 @@ class TIMGD(Method):
     labels is made large. Features have L2 norm 1.
 
     Ours differs from the public code in nothing but that the gradient is written out, and each task is a problem of its
-    own. cross_entropy, marginal, conditional: weights of the three terms. temperature: of the softmax, of half the
+    own.
+
+    cross_entropy, marginal, conditional: weights of the three terms. temperature: of the softmax, of half the
     squared distance. steps, step_size: of Adam.
     """
 
@@ -60,7 +62,10 @@ class TIMADM(Method):
     prototype then moves in one closed-form step towards the items whose target exceeds their probability.
 
     Ours differs from the public code in that prototypes are kept as weights of the items, which is the same and
-    independent of the dimension. Settings as in TIM-GD; step_size: share of the way to the closed-form solution.
+    independent of the dimension.
+
+    cross_entropy, marginal, conditional: weights of the three terms. temperature: of the softmax, of half the squared
+    distance. steps: updates. step_size: share of the way to the closed-form solution.
     """
 
     transductive: ClassVar[bool] = True
