@@ -59,12 +59,13 @@ def _tables(arguments: list[str]) -> Iterable[Any]:
     from remp.methods import KNOWN
 
     file, given = file_and_settings(None, arguments)
-    chosen = {name: given[name] for name in ("method", "backbone") if name in given}
+    chosen: dict[str, Any] = {name: given[name] for name in ("method", "backbone") if name in given}
     config = load_config(Path(file), chosen) if file else make_config({"data": "", **chosen})
     shown: dict[str, tuple[Any, dict[str, str]]] = {
         "the run": (RunConfig, {name: field.description or "" for name, field in RunConfig.model_fields.items()})
     }
-    for kind, owner in (("method", KNOWN[config.method]), ("backbone", BACKBONES[config.backbone])):
+    owners: list[tuple[str, type]] = [("method", KNOWN[config.method]), ("backbone", BACKBONES[config.backbone])]
+    for kind, owner in owners:
         shown[f"the {kind} {getattr(config, kind)}; for another one: --{kind} NAME --help"] = (
             settings_model(owner),
             meanings(owner),
@@ -89,6 +90,5 @@ def _as_typed(value: Any) -> str:
     """A default in the form in which it is given: null, true, [0.5, 1.0]."""
     import yaml
 
-    return yaml.safe_dump(list(value) if isinstance(value, tuple) else value, default_flow_style=True).partition("\n")[
-        0
-    ]
+    typed = yaml.safe_dump(list(value) if isinstance(value, tuple) else value, default_flow_style=True)
+    return typed.partition("\n")[0]
