@@ -47,7 +47,7 @@ class Noted:
         node = ray.get_runtime_context().get_node_id()
         Path(self.folder, f"{number}-{node}-{uuid.uuid4().hex}").touch()
         time.sleep(self.seconds)
-        return self.work(item)
+        return self.work(ray.get(item) if isinstance(item, ray.ObjectRef) else item)
 
 
 class Deadly(RayEngine):
@@ -77,6 +77,20 @@ class Deadly(RayEngine):
                 self._kill()
             yield made
         self._count()
+
+    def total(self, work: Any, items: list[Any], finished: Any) -> Any:
+        self.n_passes += 1
+        if self.n_passes != self.in_pass:
+            return super().total(work, items, finished)
+
+        def watched(number: int) -> None:
+            if number == len(items) // 3:
+                self._kill()
+            finished(number)
+
+        made = super().total(*self._noted(work, items), watched)
+        self._count()
+        return made
 
     def _noted(self, work: Any, items: list[Any]) -> tuple[Any, list[Any]]:
         self.notes.mkdir()

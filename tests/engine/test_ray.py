@@ -1,5 +1,6 @@
 """Embedding and propagation on a Ray cluster: bit for bit those of one process, also when a node dies in the middle."""
 
+import gc
 import sys
 from dataclasses import fields
 
@@ -16,7 +17,7 @@ from remp.engine.embed import embed
 from remp.engine.ray import RayEngine
 from remp.errors import DataError
 from remp.label_files import label
-from remp.rectification.propagate import propagate
+from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows, JoinedRows
 
 pytest.importorskip("pyarrow")
@@ -94,6 +95,29 @@ def test_a_node_that_dies_while_propagating_costs_its_running_block_and_no_bit(t
     assert 12 <= sum(engine.begun.values()) <= 13
 
 
+def test_sums_that_lie_on_a_node_that_dies_are_made_again(three, tmp_path):
+    """Sums of more than 100 KB stay where they were made, and groups of them are added by tasks."""
+    random = np.random.default_rng(1)
+    values = (random.normal(size=(4, 4096))[TRUTH] + random.normal(size=(1200, 4096))).astype(np.float32)
+    rows = JoinedRows(*(ArrayRows(part) for part in np.split(values, 40)))
+    engine = Deadly(three, tmp_path / "notes", in_pass=4, seconds=0.1)
+    there = propagate(rows, LABELS, 4, Propagation(layers=3), shard=engine.shard())
+    assert engine.killed
+    same(there, propagate(rows, LABELS, 4, Propagation(layers=3)))
+    assert set(engine.begun) == set(range(40))
+
+
+def test_the_blocks_of_a_call_are_sent_once_and_forgotten_after_it(three):
+    engine, labels, rows = RayEngine(), LABELS.copy(), joined()
+    first = propagate(rows, labels, 4, shard=engine.shard())
+    gc.collect()
+    assert engine._kept is None
+    labels[:8] = TRUTH[1:9]  # the same array, with other labels in it
+    second = propagate(rows, labels, 4, shard=engine.shard())
+    same(second, propagate(rows, labels, 4))
+    assert not torch.equal(first.prototypes, second.prototypes)
+
+
 def test_a_labelling_is_that_of_one_process_to_the_last_bit(three, tmp_path):
     import pyarrow
     import pyarrow.parquet as parquet
@@ -126,6 +150,7 @@ def options():
     return LabelOptions(backbone=mean_colour_embedder())
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # ray.data says when it is imported what it will not have
 def test_rows_of_a_ray_dataset(three):
     data = ray.data.from_numpy(list(np.split(VALUES, 3)))
     with pytest.raises(DataError, match=r"give data.materialize\(\)"):

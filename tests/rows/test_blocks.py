@@ -1,5 +1,7 @@
 """Rows in parts: the same rows as in one piece, and the same sums whoever adds them up."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -48,6 +50,17 @@ def test_a_block_tells_labelled_rows_from_others():
     np.testing.assert_array_equal(rows, VALUES[:9])
     np.testing.assert_array_equal(labels, LABELS[:9])
     np.testing.assert_array_equal(torch.cat(list(block.unlabelled())), VALUES[9:20])
+
+
+@pytest.mark.parametrize("labels", [LABELS, np.broadcast_to(np.int8(-1), 60), np.arange(60)])
+def test_a_block_is_sent_with_its_few_labels(labels):
+    block = blocks_of(joined(20), labels)[1]
+    sent = pickle.loads(pickle.dumps(block))
+    assert (sent.start, sent.stop, sent.first) == (block.start, block.stop, block.first)
+    np.testing.assert_array_equal(sent.labels, block.labels)
+    np.testing.assert_array_equal(torch.cat(list(sent.chunks())), VALUES[20:])
+    many = blocks_of(ArrayRows(np.zeros((10_000, 1), np.int8)), np.full(10_000, -1))[0]
+    assert len(pickle.dumps(many)) < 20_000  # 10,000 bytes of rows, and no labels
 
 
 def test_parts_give_the_prototypes_of_the_whole():

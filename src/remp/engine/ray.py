@@ -3,6 +3,7 @@
 import math
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from remp.errors import ConfigError
 from remp.rows import Block, JoinedRows, Rows, Shard
 from remp.rows.array import read_only_tensor
 from remp.rows.blocks import blocks_of, joined_parts
+from remp.rows.sums import GROUP, add
 from remp.system.progress import progress
 
 Item = TypeVar("Item")
@@ -40,7 +42,9 @@ class RayEngine:
                 ) from error
         # A task whose worker or machine is lost is given to another, as often as it takes; an error of ours is not.
         self._asked, self._most = -math.inf, 0
-        self._run = self._ray.remote(num_cpus=1, max_retries=-1, retry_exceptions=False)(_run)
+        tasks = self._ray.remote(num_cpus=1, max_retries=-1, retry_exceptions=False)
+        self._run, self._add = tasks(_run), tasks(_add)
+        self._kept: _Kept | None = None
 
     def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
         """(number of the item, work(item)) of each, in any order, as they are done."""
@@ -76,9 +80,42 @@ class RayEngine:
             for reference in waiting.values():
                 self._ray.cancel(reference, force=True)
 
+    def total(self, work: Callable[[Item], Made], items: list[Item], finished: Callable[[int], None]) -> Made:
+        """The sum of work(item) over all items, one or more, in the order of `remp.rows.sums`: the sums of groups are
+        tasks, too, so that one message for each group comes here. finished: called with the number of each item."""
+        handle, whole = [self._ray.put(work)], list[Made]()
+        groups = [[self.begin(handle, item) for item in items[at : at + GROUP]] for at in range(0, len(items), GROUP)]
+        sums, numbers = [self._add.remote(*group) for group in groups], iter(range(len(items)))
+        try:
+            for group, reference in zip(groups, sums, strict=True):
+                for made in group:
+                    self._ray.wait([made], fetch_local=False)
+                    finished(next(numbers))
+                whole = [add(*whole, self._get(reference))]
+                group.clear()  # not before: if the sum is lost with its machine, it is added up again
+        finally:
+            for reference in [made for group in groups for made in group]:  # none, if all went well
+                self._ray.cancel(reference, force=True)
+        return whole[0]
+
     def begin(self, handle: list[Any], item: Any) -> Any:
         """The reference of what a task will make of an item. handle: a list of the reference of the work."""
         return self._run.remote(handle, item)
+
+    def blocks(self, rows: Rows, labels: np.ndarray | None = None) -> tuple[list[Any], list[int]]:
+        """References of the blocks of these rows, for tasks, and how many rows each has. While labels that cannot be
+        written to are in use, passes with them share the blocks: they are sent once, rather than for each layer."""
+        if self._kept is not None and self._kept.labels() is labels and self._kept.rows is rows:
+            return self._kept.blocks, self._kept.sizes
+        blocks = blocks_of(rows, np.broadcast_to(np.int8(-1), len(rows)) if labels is None else labels)
+        references, sizes = [self._ray.put(block) for block in blocks], [len(block) for block in blocks]
+        if labels is not None and not labels.flags.writeable:
+            self._kept = _Kept(weakref.ref(labels, self._forget), rows, references, sizes)
+        return references, sizes
+
+    def _forget(self, labels: weakref.ref[np.ndarray]) -> None:
+        if self._kept is not None and self._kept.labels is labels:
+            self._kept = None
 
     def shard(self) -> Shard:
         return RayShard(engine=self)
@@ -101,18 +138,34 @@ class RayEngine:
 
 
 @dataclass(frozen=True)
+class _Kept:
+    """References of the blocks of rows with labels, and their sizes."""
+
+    labels: weakref.ref[np.ndarray]
+    rows: Rows
+    blocks: list[Any]
+    sizes: list[int]
+
+
+@dataclass(frozen=True)
 class RayShard(Shard):
     """Passes over rows as tasks of a Ray cluster, for `propagate` and all that take a shard."""
 
     engine: RayEngine | None = None
 
     def each(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Iterator[Made]:
-        labels = np.broadcast_to(np.int8(-1), len(rows)) if labels is None else labels
-        engine, blocks = self.engine or RayEngine(), blocks_of(rows, labels)
+        engine = self.engine or RayEngine()
+        blocks, sizes = engine.blocks(rows, labels)
         with progress("passing over the rows", len(rows), unit="rows") as bar:
-            for block, made in zip(blocks, engine.in_order(work, blocks), strict=True):
-                bar.advance(len(block))
+            for size, made in zip(sizes, engine.in_order(work, blocks), strict=True):
+                bar.advance(size)
                 yield made
+
+    def total(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Made:
+        engine = self.engine or RayEngine()
+        blocks, sizes = engine.blocks(rows, labels)
+        with progress("passing over the rows", len(rows), unit="rows") as bar:
+            return engine.total(work, blocks, lambda number: bar.advance(sizes[number]))
 
 
 class _RayRows(JoinedRows):
@@ -140,23 +193,35 @@ def _take(item: tuple[Rows, np.ndarray]) -> Tensor:
     return rows.take(numbers)
 
 
+def _add(*parts: Any) -> Any:
+    """In a worker: the sum of what a group of blocks has made."""
+    torch.set_num_threads(1)
+    _send_tensors_whole()
+    return add(*parts)
+
+
 _works: dict[str, Callable[[Any], Any]] = {}
 
 
 def _run(handle: list[Any], item: Any) -> Any:
     """In a worker: work(item), with one thread. The work, as a network with its weights, is read once in a process."""
     import ray
-    import ray.util
 
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", module=r"PIL\.")
-    # A result of megabytes is then read where it lies, instead of being copied twice.
-    ray.util.register_serializer(torch.Tensor, serializer=Tensor.numpy, deserializer=read_only_tensor)
+    _send_tensors_whole()
     key = handle[0].hex()
     if key not in _works:
         _works.clear()
         _works[key] = ray.get(handle[0])
     return _works[key](item)
+
+
+def _send_tensors_whole() -> None:
+    """A result of megabytes is then read where it lies, instead of being copied twice."""
+    import ray.util
+
+    ray.util.register_serializer(torch.Tensor, serializer=Tensor.numpy, deserializer=read_only_tensor)
 
 
 def _import_ray() -> Any:

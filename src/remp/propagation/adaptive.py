@@ -228,10 +228,7 @@ def _layer_sums(
     both = torch.cat([_REGRESSION * regression.weights, cosine * unit(prototypes).T], 1)
     bias = _REGRESSION * regression.bias + prior
     work = _LayerSums(both.to(passes.dtype), bias.to(passes.dtype), passes.transform, size)
-    sums, masses = torch.zeros_like(prototypes), torch.zeros_like(prior)
-    for part, part_masses in passes.shard.each(work, passes.rows, passes.labels):
-        sums, masses = sums + part, masses + part_masses
-    sums, masses = passes.shard.sums(sums, masses)
+    sums, masses = passes.shard.sums(*passes.shard.total(work, passes.rows, passes.labels))
     return sums, masses
 
 

@@ -121,7 +121,9 @@ def propagate(
 
 
 def checked_labels(rows: Rows, labels: np.ndarray, n_classes: int) -> np.ndarray:
-    labels = np.asarray(labels)
+    """A copy that nobody can write to, so that every pass sees the same."""
+    labels = np.array(labels)
+    labels.flags.writeable = False
     if labels.shape != (len(rows),) or labels.dtype.kind not in "iu":
         raise DataError(
             f"got labels of shape {labels.shape} and type {labels.dtype} for {len(rows)} rows; "
@@ -174,18 +176,14 @@ class Passes:
 
     def label_sums(self) -> tuple[Tensor, Tensor]:
         """Sums of the support of each class (N, d), and how many it has (N,), in float64."""
-        sums = torch.zeros(self.n_classes, self.rows.dim, dtype=torch.float64)
-        for part in self.shard.each(_LabelSums(self.n_classes, self.transform), self.rows, self.labels):
-            sums += part
+        sums = self.shard.total(_LabelSums(self.n_classes, self.transform), self.rows, self.labels)
         counts = np.bincount(self.labels[self.labels >= 0], minlength=self.n_classes)
         return self.shard.sum(sums), torch.from_numpy(counts).double()
 
     def sums(self, state: State, beta: float, bias: Tensor | None = None) -> tuple[QuerySums, Tensor]:
         """All that a layer needs to know of the queries, and the sum of the attention (N,) to each class."""
-        total, masses = _nothing(state), torch.zeros(self.n_classes, dtype=torch.float64)
         work = _LayerSums(state, beta, bias, self.transform, self.dtype)
-        for part, part_masses in self.shard.each(work, self.rows, self.labels):
-            total, masses = total + part, masses + part_masses
+        total, masses = self.shard.total(work, self.rows, self.labels)
         return _over_processes(total, masses, self.shard)
 
 

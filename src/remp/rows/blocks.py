@@ -1,11 +1,12 @@
 """Blocks: how many rows are cut into pieces of work that do not depend on who does them.
 
-What a pass sums up is summed within each block and then over the blocks in their order, so that the result is the same
-to the last bit whether one thread passes over the blocks or a hundred machines do.
+What a pass sums up is summed within each block and then over the blocks in a fixed order (`remp.rows.sums`), so that
+the result is the same to the last bit whether one thread passes over the blocks or a hundred machines do.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,11 @@ class Block:
     def __len__(self) -> int:
         return self.stop - self.start
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Sent to others with the labels that there are, which are few, rather than with one for each row."""
+        at = np.flatnonzero(self.labels >= 0)
+        return _block, (self.rows, at, self.labels[at], self.start, self.stop, self.first)
+
     def chunks(self) -> Iterator[Tensor]:
         """All rows, in pieces."""
         return self.rows.chunks(self.start, self.stop)
@@ -50,6 +56,12 @@ class Block:
             at += len(chunk)
             if is_free.any():
                 yield chunk if is_free.all() else chunk[torch.from_numpy(is_free)]
+
+
+def _block(rows: Rows, at: np.ndarray, there: np.ndarray, start: int, stop: int, first: int) -> Block:
+    labels = np.full(stop - start, -1, there.dtype)
+    labels[at] = there
+    return Block(rows, labels, start, stop, first)
 
 
 def blocks_of(rows: Rows, labels: np.ndarray) -> list[Block]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from remp.rows.array import Rows
 from remp.rows.blocks import Block, blocks_of
+from remp.rows.sums import total
 from remp.system.progress import progress
 from remp.system.threads import on_all_cores
 
@@ -50,6 +51,10 @@ class Shard:
             for block, made in zip(blocks, on_all_cores(work, blocks), strict=True):
                 bar.advance(len(block))
                 yield made
+
+    def total(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Made:
+        """The sum of what `each` makes of this process's share, in the order of `remp.rows.sums`."""
+        return total(self.each(work, rows, labels))
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum of this tensor over all processes, in each of them."""
