@@ -15,14 +15,15 @@ from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, embed
 from remp.methods import ReMP
 from remp.models import load
-from remp.report.drawing import INK, QUIET, class_colour
+from remp.report.drawing import COLOURS, INK, QUIET, class_colour
 from remp.report.figure_style import DOTS_AN_INCH, styled_figure
 from remp.reproduce.manifest import Axis, Item
 from remp.reproduce.scoring import Cell
 from remp.reproduce.trainings import Run
 
 Plan = dict[str, list[Run]]
-MARKS = ("o", "s", "D", "^", "v", "P", "X", "*")
+# Seven marks and eight colours, and dashes from the ninth line on: no two lines are alike.
+MARKS = ("o", "s", "D", "^", "v", "P", "X")
 
 
 def draw(item: Item, cells: Sequence[Cell], plan: Plan, data: str | None) -> dict[str, bytes]:
@@ -98,12 +99,14 @@ def _curves(figure: Figure, item: Item, cells: Sequence[Cell]) -> None:
                 yerr=[cell.half_width for cell in shown],
                 color=class_colour(number),
                 marker=MARKS[number % len(MARKS)],
+                linestyle="-" if number < len(COLOURS) else "--",
                 markersize=4.5,
                 capsize=2.5,
                 label=name,
             )
             lost = [_place(axis, cell.x) for cell in line if cell.status == "diverged"]
-            axes.plot(lost, [axes.get_ylim()[0]] * len(lost), "x", color="#d55e00", clip_on=False)
+            if lost:  # an empty line that is not clipped would count as lying in the figure's corner
+                axes.plot(lost, [axes.get_ylim()[0]] * len(lost), "x", color="#d55e00", clip_on=False)
         _label_x(axes, axis)
         axes.set(ylabel="accuracy, %", title=f"{n_shot}-shot")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=min(3, len(names)), fontsize=9)
@@ -117,7 +120,10 @@ def _place(axis: Axis, x: object) -> float:
 def _label_x(axes: Axes, axis: Axis) -> None:
     axes.set_xlabel(axis.label)
     if axis.log or not all(isinstance(x, int | float) for x in axis.values):
-        axes.set_xticks(range(len(axis.values)), [str(x).removeprefix("dirichlet:") for x in axis.values])
+        axes.set_xticks(
+            range(len(axis.values)),
+            [f"{x:g}" if isinstance(x, float) else str(x).removeprefix("dirichlet:") for x in axis.values],
+        )
 
 
 def _boxes(figure: Figure, item: Item, done: Sequence[Cell]) -> None:
