@@ -197,6 +197,39 @@ def test_weights_that_are_not_finite_are_refused(path, weights, info, value):
         load_trained(path)
 
 
+def test_large_weights_whose_sum_is_not_finite_are_finite_themselves(path, weights, info):
+    name = "weights/global_prototypes"
+    weights[name] = torch.full_like(weights[name], 3e38)
+    write_checkpoint(path, weights, info)
+    assert torch.equal(load_trained(path).method.state_dict()[name[8:]], weights[name])
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.complex64, torch.uint16])
+def test_weights_of_kinds_that_remp_does_not_write_are_refused(path, weights, info, config, validation_images, dtype):
+    name = "weights/backbone.blocks.0.weight"
+    weights[name] = weights[name].to(dtype)
+    write_checkpoint(path, weights, info)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors does not fit: backbone\.blocks\.0\.weight is "):
+        load_trained(path)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors does not fit: backbone\.blocks\.0\.weight is "):
+        take_weights(build_method(config, SIZE, 6), path, "remp", validation_images)
+
+
+def test_weights_of_another_precision_are_refused(path, weights, info):
+    name = "weights/backbone.blocks.0.weight"
+    weights[name] = weights[name].double()
+    write_checkpoint(path, weights, info)
+    message = r"blocks\.0\.weight is float64 \(\d+, 3, 3, 3\), by its settings it is float32 \(\d+, 3, 3, 3\)"
+    with pytest.raises(CheckpointError, match=message):
+        load_trained(path)
+
+
+def test_a_weight_too_many_is_named(path, weights, info):
+    write_checkpoint(path, {**weights, "weights/more": torch.zeros(2)}, info)
+    with pytest.raises(CheckpointError, match=r"more is float32 \(2,\), by its settings it is not there"):
+        load_trained(path)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -233,6 +266,7 @@ def test_a_description_that_makes_no_sense_is_refused_in_few_words(path, weights
         {"n_classes": 10**7},
         {"image_size": [32, 32, 10**6]},
         {"image_size": [4096, 4096, 3]},
+        {"image_size": [256, 256, 4096]},
         {"width": 8000},
         {"width": 10**9},
     ],

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from remp.errors import CheckpointError, ConfigError
 from remp.methods import Method
 from remp.strangers import border, shortened
 from remp.system.files import write_atomically
-from remp.trained import LimitedMemory, Trained, build_method
+from remp.trained import Trained, build_blank
 from remp.version import __version__
 
 FORMAT = 1
@@ -58,8 +59,7 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
     with _fitting(path):
         n_bytes = _TIMES_THE_WEIGHTS * sum(t.nbytes for t in weights.values()) + _FREE_BYTES
         try:
-            with LimitedMemory(n_bytes):
-                method = build_method(config, image_size, n_classes)
+            method = build_blank(config, image_size, n_classes, n_bytes)
         except ConfigError as error:
             if overrides:  # which may be what does not fit
                 raise
@@ -78,7 +78,10 @@ def finite_weights(tensors: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     would be the first class."""
     weights = parts_of(tensors).get("weights", {})
     for name, tensor in weights.items():
-        if not torch.isfinite(tensor).all():
+        if tensor.dtype not in _NUMBERS:
+            raise CheckpointError(f"{path} does not fit: {shortened(name)} is {_shape(tensor)}. {_AGAIN}")
+        # A sum is quick, and not finite if any of its numbers is not; large numbers may make it so, too.
+        if not math.isfinite(tensor.sum()) and not torch.isfinite(tensor).all():
             raise CheckpointError(f"{path}: {shortened(name)} holds numbers that are not finite (NaN, inf). {_AGAIN}")
     return weights
 
@@ -135,8 +138,12 @@ def _changed(config: RunConfig, overrides: dict[str, Any]) -> RunConfig:
 
 _NEEDED = "needed a .safetensors file written by remp train"
 _AGAIN = "Take another checkpoint, or train again"
-# What fresh weights may take while they are made, before those of the file take their place.
+# What blank weights may take while they are made, before those of the file take their place.
 _TIMES_THE_WEIGHTS, _FREE_BYTES = 4, 2**25
+# Other kinds that a file may hold (complex, of 8 bits) are no weights of remp, and PyTorch cannot reckon with all.
+_NUMBERS = {
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool,
+}  # fmt: skip
 _LARGEST_SIDE, _MOST_CLASSES = 4096, 10**6
 
 
@@ -175,11 +182,12 @@ def _numbers_in(info: dict[str, Any], name: str, count: int, path: Path) -> tupl
 
 
 def _check_shapes(path: Path, weights: dict[str, Tensor], needed: dict[str, Tensor]) -> None:
-    for name in [*needed, *weights]:
-        got, wanted = (_shape(tensors.get(name)) for tensors in (weights, needed))
-        if got != wanted:
+    for name in [*needed, *(name for name in weights if name not in needed)]:
+        got, wanted = weights.get(name), needed.get(name)
+        if got is None or wanted is None or got.shape != wanted.shape or got.dtype != wanted.dtype:
             raise CheckpointError(
-                f"{path} does not fit: {shortened(name)} is {got}, by its settings it is {wanted}. {_AGAIN}"
+                f"{path} does not fit: {shortened(name)} is {_shape(got)}, "
+                f"by its settings it is {_shape(wanted)}. {_AGAIN}"
             )
 
 

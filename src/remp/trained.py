@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from PIL import Image
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from remp.backbones import BACKBONES, Backbone
@@ -103,8 +104,23 @@ class Trained:
 def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
     """A method with fresh weights, drawn from the run's seed."""
     torch.manual_seed(config.seed)
+    return _in_fast_order(_built(config, image_size, n_classes))
+
+
+def build_blank(config: RunConfig, image_size: tuple[int, int, int], n_classes: int, n_bytes: int) -> Method:
+    """A method whose weights are still to be loaded. Raises ValueError if making them takes more bytes than this."""
+    torch.default_generator.manual_seed(config.seed)  # a method may draw what is not a weight
+    with _Blank(n_bytes):
+        method = _built(config, image_size, n_classes)
+    return _in_fast_order(method)
+
+
+def _built(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
     backbone = _build_backbone(config, image_size)
-    method = _assembled(config, backbone, _map_shape(config, backbone, image_size), n_classes)
+    return _assembled(config, backbone, _map_shape(config, backbone, image_size), n_classes)
+
+
+def _in_fast_order(method: Method) -> Method:
     return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
@@ -115,9 +131,9 @@ def _map_shape(config: RunConfig, backbone: Backbone, image_size: tuple[int, int
         return _build_backbone(config, image_size).map_shape(image_size)
 
 
-class LimitedMemory(TorchFunctionMode):
-    """Refuses, with ValueError, to make tensors of more bytes than this altogether: settings that nobody has checked
-    may ask for any size. Those that come out of arithmetic are not counted."""
+class _Blank(TorchFunctionMode):
+    """Leaves weights at 0 instead of drawing them, and refuses, with ValueError, to make tensors of more bytes than
+    this altogether: settings that nobody has checked may ask for any size. What arithmetic makes is not counted."""
 
     def __init__(self, n_bytes: int) -> None:
         super().__init__()
@@ -125,15 +141,29 @@ class LimitedMemory(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _MAKERS:
-            sizes = args[0] if args and isinstance(args[0], tuple | list | torch.Size) else args
-            n_items = math.prod(size for size in sizes if isinstance(size, int))
-            self._left -= 4 * n_items * (n_items if func is torch.eye and len(sizes) == 1 else 1)
-            if self._left < 0:
-                raise ValueError("its settings need far larger weights than it holds")
+            self._count(func, args)
+        elif func in _DRAWS:
+            with torch.no_grad():
+                return (args[0] if args else kwargs["tensor"]).zero_()
         return func(*args, **(kwargs or {}))
 
+    def _count(self, func: Any, args: tuple[Any, ...]) -> None:
+        args = args[1:] if func is torch.Tensor.new_zeros else args
+        sizes = args[0] if args and isinstance(args[0], tuple | list | torch.Size) else args
+        n_items = math.prod(size for size in sizes if isinstance(size, int))
+        self._left -= 4 * n_items * (n_items if func is torch.eye and len(sizes) == 1 else 1)
+        if self._left < 0:
+            raise ValueError("its settings need far larger weights than it holds")
 
-_MAKERS = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full, torch.eye, torch.arange}
+
+_MAKERS = {
+    torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.full, torch.eye, torch.arange,
+    torch.Tensor.new_zeros,
+}  # fmt: skip
+_DRAWS = {
+    nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_, nn.init.trunc_normal_,
+    torch.Tensor.uniform_, torch.Tensor.normal_,
+}  # fmt: skip
 
 
 def _build_backbone(config: RunConfig, image_size: tuple[int, int, int]) -> Backbone:

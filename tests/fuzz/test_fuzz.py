@@ -18,12 +18,13 @@ from fuzz.mutation import _VALUES
 from fuzz.readers import READERS
 from fuzz.trial import Fuzzer, Trial
 from raw_data import write_tar, write_zip
-from remp.checkpoint import build_method, load_trained, write_checkpoint
+from remp.checkpoint import load_trained, write_checkpoint
 from remp.config import make_config
 from remp.datasets.archives import open_members
 from remp.datasets.safe_pickle import as_text, load_pickle
 from remp.errors import DataError, RempError
 from remp.labelling.tasks.label_table import ID_COLUMNS, read_label_table
+from remp.trained import build_method
 
 INPUTS = 12
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,6 +18,7 @@ _MOST_PIXELS = {"WEBP": 24_000_000}  # its decoder takes three times the memory 
 _LARGE = 4_000_000  # pixels; from here on a picture is shrunk before it is converted
 _STRIP = 1_000_000  # pixels that are converted at once
 _DECODING = Room(400 * 2**20)  # bytes of the pictures that threads decode at once
+_TINY = 2**20  # bytes that no thread has to wait for
 # No other decoder of Pillow is tried: some, as that of PostScript, start programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif")
@@ -90,7 +91,8 @@ def _decode(content: bytes, enough: int, make: Callable[[Image.Image], np.ndarra
             raise UnreadablePicture(f"too large to be decoded ({image.width} x {image.height}; at most {most} pixels)")
         image.draft(None, (enough, enough))  # lets a large JPEG decode at a fraction of its size
         n_pixels = image.width * image.height
-        with _DECODING.take(n_pixels * _bytes_per_pixel(image, n_pixels)):
+        n_bytes = n_pixels * _bytes_per_pixel(image, n_pixels)
+        with _DECODING.take(n_bytes) if n_bytes > _TINY else contextlib.nullcontext():
             image.load()  # first, so that what is wrong with the pixels is not taken for a fault of the EXIF data
             made = make(image)
             image.close()  # here, so that its memory is free when the next thread gets in
@@ -102,7 +104,7 @@ def _square(image: Image.Image, size: int, mode: str) -> np.ndarray:
         side = min(image.size)
         upright = _upright(_shrunk(image, (side, side), max(1, side // (2 * size)), mode))
     else:
-        upright = _opaque(_upright(image), _range_of(image)).convert(mode)
+        upright = _in_mode(_opaque(_upright(image), _range_of(image)), mode)
     return np.asarray(scale(upright, size))
 
 
@@ -144,9 +146,14 @@ def _shrunk(image: Image.Image, sides: tuple[int, int], factor: int, mode: str) 
 
 def _upright(image: Image.Image) -> Image.Image:
     try:
-        return ImageOps.exif_transpose(image)
+        is_turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        return ImageOps.exif_transpose(image) if is_turned else image  # which copies in either case
     except Exception:  # damaged EXIF data: the pixels are good nevertheless
         return image
+
+
+def _in_mode(image: Image.Image, mode: str) -> Image.Image:
+    return image if image.mode == mode else image.convert(mode)
 
 
 def _is_deep(image: Image.Image) -> bool:
