@@ -154,3 +154,13 @@ def test_names_in_a_message_do_not_reach_the_terminal_as_commands(capsys, monkey
     code, message = fails(capsys, monkeypatch, "data", "prepare", "folder", "--from", tmp_path / "a\x1b[2Jb")
     assert code == 1
     assert r"a\x1b[2Jb does not exist" in message
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly():
+    ended = os.pipe()
+    os.close(ended[0])  # as after `head` has gone
+    with os.fdopen(ended[1], "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "remp", "data", "list"], stdout=nobody, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -92,3 +92,20 @@ def test_a_single_class_is_too_few(tmp_path: Path, names: list[str]) -> None:
 def test_a_folder_without_pictures_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="has no pictures"):
         prepare("folder", tmp_path)
+
+
+@pytest.mark.parametrize("inner", ["", "train/"])
+def test_pictures_without_a_label_are_no_class_and_that_is_said(tmp_path: Path, inner: str) -> None:
+    for split in ("train", "val", "test"):
+        write_tree(tmp_path / "raw" / (split if inner else ""), [f"{split} a", f"{split} b"])
+    write_tree(tmp_path / "raw" / inner, ["Unlabelled"], per_class=3)
+    said: list[str] = []
+    split = classes(prepare("folder", tmp_path / "raw", options=SMALL, say=said.append))
+    assert sorted(chain(*split.values())) == ["test a", "test b", "train a", "train b", "val a", "val b"]
+    assert f"{inner}Unlabelled/ is no class: its 3 pictures are left out" in said
+
+
+def test_a_folder_with_nothing_but_unlabelled_pictures_is_refused(tmp_path: Path) -> None:
+    write_tree(tmp_path / "raw", ["unsorted"])
+    with pytest.raises(DataError, match="no pictures with a class, only unsorted"):
+        prepare("folder", tmp_path / "raw")

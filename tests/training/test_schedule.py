@@ -22,8 +22,8 @@ def test_a_budget_in_episodes_scales_the_milestones(budget):
     assert (config.episodes, config.milestones) == (15_000, (5_000, 10_000))
 
 
-@pytest.mark.parametrize("budget", ["30min", "30 m", "30 minutes", "30.0min"])
-def test_a_budget_in_minutes_becomes_episodes_by_the_measured_speed(budget):
+@pytest.mark.parametrize("budget", ["30min", "30 m", "30 minutes", "30.0min", "0.5h", "1800s", "20 min 600 seconds"])
+def test_a_budget_in_time_becomes_episodes_by_the_measured_speed(budget):
     # 30 minutes, a tenth kept for validation, at 0.1 s per episode
     config = with_budget(FULL, budget, lambda: 0.1)
     assert (config.episodes, config.milestones) == (16_200, (5_400, 10_800))
@@ -39,9 +39,9 @@ def test_the_smallest_budget_is_one_episode(budget):
     assert (config.episodes, config.milestones) == (1, (1,))
 
 
-@pytest.mark.parametrize("budget", ["soon", "0", "-5", "5h", "", "nan", "1e3"])
+@pytest.mark.parametrize("budget", ["soon", "0", "-5", "5d", "", "nan", "1e3", "0h", "1h soon", "5mins"])
 def test_a_budget_that_is_none_is_refused(budget):
-    with pytest.raises(ConfigError, match=r"give minutes, e\.g\. 30min, or episodes"):
+    with pytest.raises(ConfigError, match=r"give a time, e\.g\. 1h, 30min or 300s, or episodes"):
         with_budget(FULL, budget, unmeasured)
 
 

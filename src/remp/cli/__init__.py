@@ -1,6 +1,7 @@
 """The command line: thin calls of the library."""
 
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -133,11 +134,20 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show becomes an escape
     try:
-        app()
+        try:
+            app()
+        except SystemExit as stop:
+            if isinstance(stop.__context__, BrokenPipeError):  # which click takes for a failure
+                raise stop.__context__ from None
+            sys.stdout.flush()  # here, where a reader that is gone does no harm
+            raise
     except Interrupted as error:
         if is_first_process():
             _tell(error)
         sys.exit(130)
+    except BrokenPipeError:  # head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed at the end
+        sys.exit(0)
     except (RempError, OSError) as error:
         _tell(error)
         sys.exit(1)

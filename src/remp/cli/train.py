@@ -16,7 +16,7 @@ def train(
     context: typer.Context,
     config: Annotated[str | None, typer.Argument(help="A YAML file of settings.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/DATA-METHOD-SHOT.")] = None,
-    budget: Annotated[str | None, typer.Option(help="30min or 20000 (episodes) instead of the full length.")] = None,
+    budget: Annotated[str | None, typer.Option(help="1h, 300s or 20000 (episodes) instead of the full length.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Folder of an interrupted run to continue.")] = None,
 ) -> None:
     """Train a method. Any setting of the file can be changed: --alpha 0.5 --learning-rate 0.05 …"""

@@ -1,13 +1,14 @@
 """Own pictures: a tree `train|val|test/class/image`, or `class/image` with a seeded split of the classes."""
 
 import hashlib
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from remp.datasets.archives import Members, open_members
 from remp.datasets.base import SPLITS
 from remp.datasets.decode import decode_members
-from remp.datasets.raw import RawClass, RawSet, ReadOptions, is_picture, refuse_rotations
+from remp.datasets.raw import TO_LABEL, RawClass, RawSet, ReadOptions, is_picture, refuse_rotations
 from remp.errors import DataError
 
 _SIZE = 84
@@ -22,12 +23,33 @@ def read_folder(source: Path, options: ReadOptions) -> RawSet:
     """A folder, zip or tar of pictures. A class with the same name in two splits is refused: it would leak."""
     refuse_rotations(options, "a folder")
     members = open_members(source)
-    pictures = _find_pictures(members)
+    pictures, left_out = _without_unlabelled(_find_pictures(members))
+    if not pictures:
+        raise DataError(
+            f"{source} has no pictures with a class, only {', '.join(left_out)}: put some into class folders"
+        )
     if any(parts[0] in SPLITS and len(parts) > 2 for parts in pictures):
         splits, how = _given_split(pictures, members), "split as given"
     else:
         splits, how = _seeded_split(pictures, members, options.seed), f"classes split with seed {options.seed}"
-    return _as_raw_set(splits, members, options.size or _SIZE, f"folder {source.name}, {how}")
+    raw = _as_raw_set(splits, members, options.size or _SIZE, f"folder {source.name}, {how}")
+    return replace(
+        raw, notes=tuple(f"{name}/ is no class: its {n} pictures are left out" for name, n in left_out.items())
+    )
+
+
+def _without_unlabelled(pictures: dict[_Parts, str]) -> tuple[dict[_Parts, str], dict[str, int]]:
+    """The pictures that are in no folder for pictures without a label, and how many are in each such folder."""
+    left_out: dict[str, int] = {}
+    kept = {}
+    for parts, name in pictures.items():
+        depth = 1 if parts[0] in SPLITS and len(parts) > 2 else 0
+        if len(parts) > depth + 1 and parts[depth].casefold() in TO_LABEL:
+            folder = "/".join(parts[: depth + 1])
+            left_out[folder] = left_out.get(folder, 0) + 1
+        else:
+            kept[parts] = name
+    return kept, left_out
 
 
 def _as_raw_set(splits: dict[str, _Classes], members: Members, size: int, source: str) -> RawSet:

@@ -79,7 +79,8 @@ def prepare(
     target = _check_name(save_as or name)
     check_not_prepared(target, overwrite=force)
     raw = dataset.read(_locate(name, dataset, source, download), options)
-    say(describe(raw))
+    for line in (describe(raw), *raw.notes):
+        say(line)
     _check_space(raw, target)
     return _write(raw, target, force)
 

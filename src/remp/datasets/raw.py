@@ -10,6 +10,8 @@ import numpy as np
 
 from remp.errors import DataError
 
+# Folders of pictures that have no label yet: they are no class.
+TO_LABEL = ("unlabelled", "unlabeled", "unsorted")
 _SUFFIXES = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
@@ -26,11 +28,13 @@ class RawSet:
     """Everything a source holds; nothing but counts is in memory until a class's images are asked for.
 
     splits: split -> class name -> RawClass. image_size: (height, width, channels). source: what it was read from.
+    notes: what the user should know, as whole sentences.
     """
 
     splits: Mapping[str, Mapping[str, RawClass]]
     image_size: tuple[int, int, int]
     source: str
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for split, classes in self.splits.items():

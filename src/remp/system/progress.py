@@ -2,10 +2,12 @@
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+EVERY = 10.0  # seconds between two lines where no bar can be shown
 _bar_is_shown = False
 
 
@@ -15,7 +17,7 @@ def is_first_process() -> bool:
 
 
 class Progress:
-    """What long work reports to. This one shows no bar: output is not a terminal, or another bar is running."""
+    """What long work reports to. This one shows nothing: another bar is running, or another process talks."""
 
     def advance(self, amount: int = 1, note: str = "") -> None:
         """So much more is done; `note` says how it goes."""
@@ -24,6 +26,36 @@ class Progress:
         """Print a line without disturbing the bar."""
         if is_first_process():
             print(line, flush=True)
+
+
+class _Lines(Progress):
+    """A line on standard error every ten seconds, for files and pipes."""
+
+    def __init__(self, title: str, total: int, unit: str, done: int) -> None:
+        self._title, self._total, self._unit = title, total, unit
+        self._first = self._done = done
+        self._started = self._told = time.monotonic()
+
+    def advance(self, amount: int = 1, note: str = "") -> None:
+        self._done += amount
+        now = time.monotonic()
+        if now - self._told < EVERY:
+            return
+        self._told = now
+        rate = (self._done - self._first) / (now - self._started)
+        left = f", {_duration((self._total - self._done) / rate)} left" if rate and self._done < self._total else ""
+        count = f"{self._done:,} of {self._total:,} {self._unit}".rstrip()
+        note = f", {note}" if note else ""
+        print(f"{self._title}: {count}, {rate:,.1f} a second{note}{left}", file=sys.stderr, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    """75 as 1 min 15 s, 7300 as 2 h 2 min."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 class _Bar(Progress):
@@ -39,10 +71,18 @@ class _Bar(Progress):
 
 @contextmanager
 def progress(title: str, total: int, *, unit: str = "", done: int = 0) -> Iterator[Progress]:
-    """A bar with rate, note and time left, on standard error, if that is a terminal and no other bar is running."""
+    """A bar with rate, note and time left, on standard error, unless another one is running. Where that is no terminal
+    but a file or a pipe, there is a line every ten seconds instead."""
     global _bar_is_shown
-    if _bar_is_shown or not is_first_process() or not sys.stderr.isatty():
+    if _bar_is_shown or not is_first_process():
         yield Progress()
+        return
+    if not sys.stderr.isatty():
+        _bar_is_shown = True
+        try:
+            yield _Lines(title, total, unit, done)
+        finally:
+            _bar_is_shown = False
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

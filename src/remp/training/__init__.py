@@ -35,7 +35,8 @@ def train(
     out : str or Path, optional
         Folder of the run. Default: runs/<data>-<method>-<n_shot>shot.
     budget : str or int, optional
-        Minutes ("30min") or episodes (20000) instead of the `episodes` of the settings; milestones move in proportion.
+        A time ("1h", "30min", "300s") or episodes (20000) instead of the `episodes` of the settings; milestones move in
+        proportion.
     train_set, validation_set : ImageSet, optional
         Default: the splits train and val of the data set that the settings name. The test split is never opened.
     print_settings : bool

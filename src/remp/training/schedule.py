@@ -8,6 +8,8 @@ from remp.config import RunConfig
 from remp.errors import ConfigError
 
 SHARE_FOR_STEPS = 0.9  # the rest is for validation and checkpoints
+_UNITS = {"h": 3600, "m": 60, "s": 1}  # by their first letter
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(h|hours?|min|m|minutes?|s|sec|seconds?)(?![a-z])\s*")
 
 
 def learning_rate(config: RunConfig, done: int) -> float:
@@ -27,13 +29,22 @@ def learning_rate(config: RunConfig, done: int) -> float:
 def with_budget(config: RunConfig, budget: str | int, seconds_per_episode: Callable[[], float]) -> RunConfig:
     """The config with as many episodes as the budget allows, and milestones in proportion.
 
-    budget: "20000" or 20000 episodes, or minutes as "30min". Minutes are turned into episodes once, by measuring, and
-    the resolved config holds the number: it repeats the run.
+    budget: "20000" or 20000 episodes, or a time: "1h", "30min", "300s", "1h 30min". A time is turned into episodes
+    once, by measuring, and the resolved config holds the number: it repeats the run.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(min|m|minutes?|episodes?)?\s*", str(budget))
-    if not match or float(match[1]) <= 0:
-        raise ConfigError(f"budget is {budget!r}; give minutes, e.g. 30min, or episodes, e.g. 20000")
-    amount, unit = float(match[1]), match[2] or "episodes"
-    if unit.startswith("episode"):
+    text = str(budget).strip()
+    episodes, seconds = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(episodes?)?", text), _seconds(text)
+    amount = float(episodes[1]) if episodes else seconds
+    if amount <= 0:
+        raise ConfigError(f"budget is {budget!r}; give a time, e.g. 1h, 30min or 300s, or episodes, e.g. 20000")
+    if episodes:
         return config.with_episodes(max(1, int(amount)))
-    return config.with_episodes(max(1, int(amount * 60 * SHARE_FOR_STEPS / seconds_per_episode())))
+    return config.with_episodes(max(1, int(seconds * SHARE_FOR_STEPS / seconds_per_episode())))
+
+
+def _seconds(text: str) -> float:
+    """The seconds of "1h 30min"; 0 for what is no time."""
+    parts = _TIME.findall(text)
+    if _TIME.sub("", text):
+        return 0.0
+    return sum(float(amount) * _UNITS[unit[0]] for amount, unit in parts)

@@ -104,6 +104,24 @@ def test_lines_of_a_result_that_got_no_label_count_as_unlabelled(photos):
     assert given(photos, f"file,label,status,likeliest\n{lines}") == {"2.jpg": "dog"}
 
 
+def test_what_the_machine_labelled_is_no_example_unless_a_person_changed_it(photos):
+    lines = "2.jpg,dog,labelled,dog\nthree.jpg,cat,labelled,dog\ncat/1.jpg,cat,given,cat\n"
+    assert given(photos, f"file,label,status,likeliest\n{lines}") == {"three.jpg": "cat", "cat/1.jpg": "cat"}
+    lines = "2.jpg,dog,uncertain,dog\nthree.jpg,dog,unknown,dog\ncat/1.jpg,cat,checked,cat\n"
+    assert given(photos, f"file,label,status,likeliest\n{lines}").keys() == {"2.jpg", "three.jpg", "cat/1.jpg"}
+
+
+def test_without_the_column_likeliest_the_status_alone_decides(photos):
+    lines = "2.jpg,dog,labelled,0.1\nthree.jpg,cat,given,1\n"
+    assert given(photos, f"file,label,status,margin\n{lines}") == {"three.jpg": "cat"}
+
+
+def test_the_file_of_labels_itself_is_not_counted_as_skipped(photos):
+    (photos / "notes.txt").touch()
+    (photos / "labels.csv").write_text("file,label\n2.jpg,dog\n")
+    assert listed_task(photos, photos / "labels.csv").skipped == (("notes.txt", "TXT is no picture"),)
+
+
 def test_a_status_in_a_file_of_the_users_means_nothing(photos):
     assert given(photos, "file,label,status\n2.jpg,dog,unknown\n") == {"2.jpg": "dog"}
 
@@ -117,10 +135,27 @@ def test_a_status_in_a_file_of_the_users_means_nothing(photos):
         ("2.jpg,dog\n", "no column 'file' .* in its first line"),
         ("", "is empty; needed the columns 'file' and 'label'"),
         ("file,label\nnone.jpg,dog\n", "none of the 1 files in .* the first is 'none.jpg'. Paths are relative to"),
-        ("file,label\n".encode("utf-16"), "zero bytes. Save it as CSV UTF-8"),
+        ("file,label\n".encode("utf-16"), "is in UTF-16; needed UTF-8. Save it as CSV UTF-8"),
+        ("file,label\n".encode("utf-16-le"), "zero bytes. Save it as CSV UTF-8"),
+        ("file,label\n2.jpg,café\n".encode("cp1252"), r"line 2 is not in UTF-8: .*Windows-1252 .* reads 'café'"),
+        ("file,label\n2.jpg,猫の絵\n".encode("shift_jis"), "not in UTF-8: it looks like .* Shift JIS"),
+        ("file,label\ncafé.jpg,dog\n2.jpg,cat".encode("cp1252"), r"line 2 is not in UTF-8: .* reads 'café.jpg'"),
         ('file,label\n"' + "x" * 200_000 + '",dog\n', "line 2 is not CSV"),
     ],
-    ids=["two labels", "file", "label", "no header", "empty", "all missing", "UTF-16", "a giant cell"],
+    ids=[
+        "two labels",
+        "file",
+        "label",
+        "no header",
+        "empty",
+        "all missing",
+        "UTF-16",
+        "UTF-16 bare",
+        "Latin",
+        "Japanese",
+        "Latin name",
+        "a giant cell",
+    ],
 )
 def test_a_file_that_cannot_be_right_is_an_error(photos, content, message):
     with pytest.raises(DataError, match=message):

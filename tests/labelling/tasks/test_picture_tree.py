@@ -19,7 +19,7 @@ def test_pictures_are_found_at_any_depth_in_the_order_of_their_names(tmp_path):
     fill(tmp_path, "b.jpg", "cat/2021/x.JPG", "cat/a.png", "notes.txt")
     tree = find_pictures(tmp_path)
     assert tree.names == ["b.jpg", "cat/2021/x.JPG", "cat/a.png"]
-    assert (tree.folders, tree.skipped) == (["cat"], [])
+    assert (tree.folders, tree.skipped) == (["cat"], [("notes.txt", "TXT is no picture")])
 
 
 def test_hidden_files_and_what_systems_leave_behind_do_not_count(tmp_path):
@@ -64,8 +64,13 @@ def test_a_pipe_is_not_waited_for_and_a_broken_link_is_named(tmp_path):
 
 
 def test_pictures_that_are_not_read_are_named(tmp_path):
-    fill(tmp_path, "a.HEIC", "b.mp4")
-    assert find_pictures(tmp_path).skipped == [("a.HEIC", "HEIC is not read: convert it to JPEG or PNG")]
+    fill(tmp_path, "a.HEIC", "b.mp4", "c/d.PDF", "e", "Thumbs.db", ".hidden.txt")
+    assert find_pictures(tmp_path).skipped == [
+        ("a.HEIC", "HEIC is not read: convert it to JPEG or PNG"),
+        ("b.mp4", "MP4 is no picture"),
+        ("c/d.PDF", "PDF is no picture"),
+        ("e", "no picture"),
+    ]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")

@@ -12,6 +12,7 @@ from remp.labelling.tasks.label_table import (
     ID_COLUMNS,
     LABEL_COLUMNS,
     LabelRow,
+    check_encoding,
     keep_label,
     label_or_none,
     read_label_table,
@@ -116,6 +117,8 @@ def _label_a_line(lines: list[list[str]], n: int, file: Path) -> list[str | None
             f"{file} has {len(labels)} lines for {n} rows; needed a label a line (an empty line: unlabelled), or the "
             "columns row and label for some of the rows"
         )
+    for number, label in enumerate(labels):
+        check_encoding(label, file, number + 1 + len(lines) - n)
     return [label_or_none(label) for label in labels]
 
 

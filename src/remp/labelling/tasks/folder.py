@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from remp.datasets.raw import is_picture
+from remp.datasets.raw import TO_LABEL, is_picture
 from remp.errors import DataError
 from remp.labelling.tasks.task import LabellingTask, make_task
+from remp.strangers import shortened
 
-TO_LABEL = ("unlabelled", "unlabeled", "unsorted")
-_SYSTEM_FOLDERS = {"__macosx", "@eadir", "$recycle.bin", "system volume information"}
+_SYSTEM = {"__macosx", "@eadir", "$recycle.bin", "system volume information", "desktop.ini", "thumbs.db"}
+_NO_PICTURE = "no picture"
 # What a user takes for a picture and the decoder does not.
 _UNREAD = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef", ".svg")
 
@@ -19,7 +20,7 @@ _UNREAD = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".
 @dataclass
 class PictureTree:
     """names: paths below the folder with "/", sorted. folders: the visible folders directly in it. skipped: (name,
-    reason) of what looks like a picture or a folder and cannot be used."""
+    reason) of all else that is not hidden."""
 
     names: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
@@ -40,8 +41,9 @@ def class_of(name: str) -> str | None:
 
 
 def _empty_classes(tree: PictureTree) -> list[tuple[str, str]]:
-    """Folders that look like classes and hold no picture; one with anything that was skipped is named already."""
-    filled = {name.partition("/")[0] for name in [*tree.names, *(name for name, _ in tree.skipped)]}
+    """Folders that look like classes and hold no picture; one with a picture that cannot be read is named already."""
+    unreadable = (name for name, reason in tree.skipped if not reason.endswith(_NO_PICTURE))
+    filled = {name.partition("/")[0] for name in [*tree.names, *unreadable]}
     named = [folder for folder in tree.folders if folder not in filled and folder.casefold() not in TO_LABEL]
     return [(folder, "a folder without pictures is no class") for folder in named]
 
@@ -92,7 +94,7 @@ def _entries(folder: Path, below: str, tree: PictureTree) -> list[os.DirEntry[st
 
 
 def is_hidden(name: str) -> bool:
-    return name.startswith(".") or name.casefold() in _SYSTEM_FOLDERS
+    return name.startswith(".") or name.casefold() in _SYSTEM
 
 
 def _sort_in(entry: os.DirEntry[str], below: str, tree: PictureTree, own: deque[str], links: deque[str]) -> None:
@@ -108,9 +110,16 @@ def _sort_in(entry: os.DirEntry[str], below: str, tree: PictureTree, own: deque[
             tree.skipped.append((name, reason))
         else:
             tree.names.append(name)
-    elif entry.name.casefold().endswith(_UNREAD):
-        suffix = entry.name.rpartition(".")[2].upper()
-        tree.skipped.append((name, f"{suffix} is not read: convert it to JPEG or PNG"))
+    else:
+        tree.skipped.append((name, _why_no_picture(os.path.splitext(entry.name)[1].casefold())))
+
+
+@cache
+def _why_no_picture(suffix: str) -> str:
+    kind = suffix.removeprefix(".").upper()
+    if suffix in _UNREAD:
+        return f"{kind} is not read: convert it to JPEG or PNG"
+    return f"{shortened(kind, 20)} is {_NO_PICTURE}" if kind else _NO_PICTURE
 
 
 @cache

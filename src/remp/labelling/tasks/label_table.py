@@ -1,9 +1,11 @@
 """Reading a CSV file of labels."""
 
+import codecs
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,10 @@ _BLANK: list[str] = []  # the cells of a blank line
 _LETTERS_A_LINE, _FREE_LINES = 16, 1_000_000
 
 
+# What `remp label` writes into the column status of a label that no person gave.
+_OF_MACHINE = ("labelled", "uncertain", "unknown")
+
+
 @dataclass(frozen=True)
 class LabelRow:
     """A line of the file: what it is about, and the label, None if that is empty."""
@@ -32,18 +38,69 @@ class LabelRow:
 
 def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
     """The rows of a CSV file with a header, in UTF-8 with or without a byte order mark. The key is in the column that
-    has the first of these names; other columns are left alone."""
+    has the first of these names; other columns are left alone.
+
+    Of a labels.csv of ours, the column status tells who gave a label: one that the machine gave is none here, unless it
+    was changed since."""
     lines = read_lines(path)
     if not lines:
         raise DataError(f"{path} is empty; needed the columns {key_columns[0]!r} and 'label'")
     header = [name.strip().casefold().replace(" ", "_") for name in lines[0][1]]
     key, label = _column(path, header, key_columns), _column(path, header, LABEL_COLUMNS)
-    status = header.index("status") if {"status", "likeliest"} <= set(header) else None
-    rows = [
-        LabelRow(line, _cell(cells, key), None if _is_unknown(cells, status) else _cell(cells, label).strip() or None)
-        for line, cells in lines[1:]
-    ]
+    is_ours = _Ours.find(header)
+    rows = []
+    for line, cells in lines[1:]:
+        given = _cell(cells, label).strip()
+        if is_ours and is_ours.is_of_machine(cells, given):
+            given = ""
+        if not is_ours:
+            check_encoding(given, path, line)
+        rows.append(LabelRow(line, _cell(cells, key), given or None))
     return [row for row in rows if row.key]
+
+
+@dataclass(frozen=True)
+class _Ours:
+    """Where in a labels.csv of ours it says who gave a label, and what the machine would say."""
+
+    status: int
+    likeliest: int | None
+
+    @classmethod
+    def find(cls, header: list[str]) -> "_Ours | None":
+        """None for a file of somebody else: a column status of theirs means nothing here."""
+        if "status" not in header or not {"likeliest", "runner-up", "margin"} & set(header):
+            return None
+        return cls(header.index("status"), header.index("likeliest") if "likeliest" in header else None)
+
+    def is_of_machine(self, cells: list[str], label: str) -> bool:
+        status = _cell(cells, self.status).strip()
+        if status not in _OF_MACHINE or self.likeliest is None:
+            return status in _OF_MACHINE
+        as_written = {"labelled": _cell(cells, self.likeliest).strip(), "uncertain": "", "unknown": "unknown"}
+        return label in ("", as_written[status])
+
+
+def check_encoding(text: str, path: Path, line: int) -> None:
+    """Raise DataError, naming the encoding that it looks like, for text with bytes that are no UTF-8."""
+    content = text.encode("utf-8", "surrogateescape")
+    if text.isascii() or content.decode("utf-8", "ignore") == text:
+        return
+    raise DataError(
+        f"{path}, line {line} is not in UTF-8: {_likely_encoding(content)}. Save it as UTF-8 (in Excel: CSV UTF-8)"
+    )
+
+
+def _likely_encoding(content: bytes) -> str:
+    """In words. Western letters beyond ASCII stand alone; in Chinese, Japanese and Korean they come in pairs."""
+    alone = all(not (a > 127 and b > 127) for a, b in pairwise(content))
+    try:
+        western = content.decode("cp1252")
+    except UnicodeDecodeError:
+        alone = False
+    if alone:
+        return f"it looks like Windows-1252 or Latin-1, in which it reads {shortened(western)!r}"
+    return "it looks like an older encoding such as GBK, Shift JIS or Windows-1251"
 
 
 def read_lines(path: Path) -> list[tuple[int, list[str]]]:
@@ -89,6 +146,8 @@ def _read_text(path: Path) -> str:
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"the labels {str(path)!r} cannot be read: {error.strerror}") from error
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{path} is in UTF-16; needed UTF-8. Save it as CSV UTF-8")
     if b"\0" in content:
         raise DataError(f"{path} is no CSV file in UTF-8: it has zero bytes. Save it as CSV UTF-8")
     return content.decode("utf-8-sig", errors="surrogateescape")
@@ -104,8 +163,3 @@ def _column(path: Path, header: list[str], names: Sequence[str]) -> int:
 
 def _cell(cells: list[str], column: int) -> str:
     return cells[column] if column < len(cells) else ""
-
-
-def _is_unknown(cells: list[str], status: int | None) -> bool:
-    """Whether the line comes from a result of ours and says that the item got no label."""
-    return status is not None and _cell(cells, status) in ("unknown", "uncertain")

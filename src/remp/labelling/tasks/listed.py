@@ -7,7 +7,7 @@ from pathlib import Path
 from remp.errors import DataError
 from remp.labelling.tasks.folder import find_pictures
 from remp.labelling.tasks.label_studio import read_label_studio
-from remp.labelling.tasks.label_table import FILE_COLUMNS, LabelRow, keep_label, read_label_table
+from remp.labelling.tasks.label_table import FILE_COLUMNS, LabelRow, check_encoding, keep_label, read_label_table
 from remp.labelling.tasks.task import LabellingTask, make_task
 
 
@@ -18,20 +18,26 @@ def listed_task(folder: Path, labels: Path) -> LabellingTask:
     tree, rows = find_pictures(folder), read_label_studio(labels) if is_json else read_label_table(labels, FILE_COLUMNS)
     finder = _Finder(folder, labels, tree.names)
     given: dict[int, LabelRow] = {}
-    skipped = list(tree.skipped)
+    skipped = [(name, reason) for name, reason in tree.skipped if not _is_same(folder / name, labels)]
+    n_skipped = len(skipped)
     for row in rows:
         number = finder.find(row.key)
         if number is None:
+            check_encoding(row.key, labels, row.line)  # names of files may have any bytes, but this is none
             skipped.append((row.key, f"listed in {labels.name}, but no picture in the folder"))
         elif row.label is not None:
             keep_label(given, number, row, labels)
-    if rows and len(skipped) - len(tree.skipped) == len(rows):
+    if rows and len(skipped) - n_skipped == len(rows):
         raise DataError(
             f"none of the {len(rows)} files in {labels} is a picture in {folder}; the first is {rows[0].key!r}. "
             "Paths are relative to the folder or to that file"
         )
     classes = [given[number].label if number in given else None for number in range(len(tree.names))]
     return make_task(tree.names, classes, folder=folder, skipped=skipped)
+
+
+def _is_same(path: Path, labels: Path) -> bool:
+    return os.path.realpath(path) == os.path.realpath(labels)
 
 
 class _Finder:
