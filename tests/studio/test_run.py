@@ -59,7 +59,8 @@ def test_it_serves_this_machine_only_and_a_second_one_is_sent_to_the_first(tmp_p
         assert "token" not in said
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        assert process.wait(30) == 0
+        assert "Traceback" not in process.stderr.read()
     third = start(folder, tmp_path / "home")
     try:
         assert address_of(third)

@@ -13,6 +13,7 @@ pytest.importorskip("httpx2", reason="the test client of Starlette needs httpx2"
 
 from starlette.testclient import TestClient
 
+from remp.studio import thumbnails
 from remp.studio.guard import MOST_BYTES, Guard, Keys
 from remp.studio.server import make_app
 from remp.studio.thumbnails import SIDE, Thumbnails
@@ -239,3 +240,16 @@ def test_a_name_of_a_file_that_is_not_valid_text_goes_through(tmp_path):
 def test_the_export_is_asked_for_in_the_words_of_the_page(served):
     served.friend().post("/api/export", headers=OURS, json={"format": "labels"})
     assert served.exported == [{"format": "labels"}]
+
+
+def test_a_thumbnail_of_another_size_is_another(tmp_path, monkeypatch):
+    path = next(write_collection(tmp_path / "photos", 1).iterdir())
+    kept = Thumbnails(tmp_path / "kept.sqlite")
+    first, _ = kept.small(path)
+    path.rename(tmp_path / "away")
+    (tmp_path / "away").rename(path)
+    assert kept.small(path)[0] == first
+    monkeypatch.setattr(thumbnails, "SIDE", 48)
+    monkeypatch.setattr(thumbnails, "_FORM", b"48-82")
+    assert Image.open(io.BytesIO(kept.small(path)[0])).size == (48, 48)
+    kept.close()

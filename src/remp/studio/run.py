@@ -1,5 +1,6 @@
 """`remp studio` from end to end: open a collection, serve the page on this machine, until it is stopped."""
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -70,9 +71,12 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
             guarded, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off", ws="none",
             server_header=False,
         )  # fmt: skip
-        uvicorn.Server(config).run(sockets=[listening])
-        session.stop()
-        thumbnails.close()
+        try:
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C is how it ends; everything is kept
+                uvicorn.Server(config).run(sockets=[listening])
+        finally:
+            session.stop()
+            thumbnails.close()
     finally:
         server.close()
 

@@ -12,6 +12,8 @@ from remp.labelling.embedding.cache import identity
 from remp.labelling.embedding.pictures import read_file
 
 SIDE, LONGEST = 176, 1600  # pixels
+_QUALITY = 82
+_FORM = b"%d-%d" % (SIDE, _QUALITY)  # a part of the key: thumbnails of another size or quality are others
 
 
 class Thumbnails:
@@ -34,12 +36,12 @@ class Thumbnails:
         """The centre square as JPEG, and a mark that changes with the file. Raises UnreadablePicture."""
         known = identity(path)
         if known:
-            jpeg = self._ask("SELECT jpeg FROM thumbnails WHERE key = ?", known.key)
+            jpeg = self._ask("SELECT jpeg FROM thumbnails WHERE key = ?", known.key + _FORM)
             if jpeg:
                 return jpeg, known.key.hex()
-        jpeg = _jpeg(Image.fromarray(centre_square(read_file(path), SIDE)), 82)
+        jpeg = _jpeg(Image.fromarray(centre_square(read_file(path), SIDE)), _QUALITY)
         if known and known.is_settled:
-            self._ask("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", known.key, jpeg)
+            self._ask("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", known.key + _FORM, jpeg)
         return jpeg, known.key.hex() if known else ""
 
     def close(self) -> None:

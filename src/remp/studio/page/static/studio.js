@@ -27,12 +27,15 @@ const VIEWS = [
   { id: "all", title: "All pictures", icon: "all" },
 ];
 const KEYS = [
-  ["← → ↑ ↓", "move"], ["Shift + arrows", "select on the way"], ["Ctrl + A", "select all"], ["Esc", "select nothing, close"],
-  ["Space", "look at the picture"], ["1 … 9", "give the class with that key"], ["a letter", "type the name of a class"], ["F2", "the name field, empty"],
-  ["Enter", "accept the prediction"], ["Shift + Enter", "accept everything above the cursor"], ["Backspace", "take the label away"], ["u", "of none of the classes"],
-  ["Ctrl + Z, Ctrl + Y", "undo, redo"], ["[  ]", "previous, next view"], ["/", "search names"], ["?", "this list"],
-  ["Findings: Enter, x", "mend, dismiss"],
+  ["Look", [["←", "→", "↑", "↓"], "move"], [["Space"], "the picture, large"], [["[", "]"], "previous, next view"], [["/"], "search names"], [["?"], "this list"]],
+  ["Select", [["Shift", "+", "arrows"], "on the way"], [["Ctrl", "+", "A"], "all"], [["Shift", "+", "Space"], "one of a group"], [["Esc"], "nothing"]],
+  ["Label", [["1", "…", "9"], "the class with that key"], [["a letter"], "type the name of a class"], [["F2"], "the name field, empty"], [["Enter"], "accept the prediction"],
+    [["Shift", "+", "Enter"], "accept everything above"], [["Backspace"], "take the label away"], [["u"], "of none of the classes"]],
+  ["Mend", [["Ctrl", "+", "Z"], "undo"], [["Ctrl", "+", "Y"], "redo"], [["Enter"], "mend a finding"], [["x"], "dismiss a finding"]],
 ];
+// As in classes.py: told apart on white and on black.
+const PALETTE = ["#2f7fd1", "#e08a00", "#0f9d76", "#d0518f", "#d9541e", "#7a5cd6", "#8a8f00", "#17a3b8", "#b5392f", "#4d9a2a",
+  "#a452b8", "#a8713a", "#4468c9", "#c7a100", "#2b8f5b", "#e0668a", "#6d7f99", "#3fa0e0", "#93702b", "#c23fa6"];
 const FORMATS = [
   ["labels", "Labels and report", "labels.csv, labels.json and report.html"],
   ["folders", "Class folders", "a copy of each picture in the folder of its class"],
@@ -158,24 +161,24 @@ function sections() {
   if (ui.view === "unknown") {
     return [
       { title: "Marked unknown", items: all.filter((item) => model.label[item] === UNKNOWN_MARK) },
-      { title: "Resemble no class", note: "Enter marks them unknown, a name labels them", items: all.filter(isLikeNone) },
+      { title: "Resemble no class", note: hasKeys ? "Enter marks them unknown, a name labels them" : "", items: all.filter(isLikeNone) },
     ].filter((part) => part.items.length);
   }
   if (ui.view === "class") {
     const ours = all.filter((item) => finalClass(item) === ui.classId);
     return [
-      { title: "Predicted", note: "the surest first: go down until they are wrong, then Shift+Enter accepts all above", items: ours.filter(isFree).sort(sort) },
+      { title: "Predicted", note: hasKeys ? "Shift+Enter accepts all above the cursor" : "", items: ours.filter(isFree).sort(sort) },
       { title: "Accepted", items: ours.filter((item) => model.origin[item] === ACCEPTED).sort(sort) },
       { title: "Given", items: ours.filter((item) => model.origin[item] === GIVEN).sort(sort) },
     ].filter((part) => part.items.length);
   }
-  return [{ items: sortOf() === "name" ? all : all.sort(sort) }];
+  return [{ items: sortOf() === "name" ? all : all.sort(sort) }]; // the items are in the order of their names
 }
 
 function groupSections() {
   return model.state.groups.map((group, index) => {
     const names = new Set(group.items.filter((item) => !isFree(item)).map((item) => model.label[item]));
-    return { group: index, title: `Group ${index + 1}`, note: `${number(group.size)} alike${group.size > group.items.length ? `, ${group.items.length} of them shown, from typical to less so` : ""}`, items: group.items, names };
+    return { group: index, title: `Group ${index + 1}`, note: group.size > group.items.length ? `${group.items.length} of ${number(group.size)} alike` : `${number(group.size)} alike`, items: group.items, names };
   });
 }
 
@@ -238,7 +241,8 @@ function showNotices() {
   if (skipped.length) shown.push(["", `${skipped.length === 1 ? "1 file was" : `${skipped.length} files were`} skipped: ${skipped.slice(0, 3).map((one) => `${one.file} (${one.reason})`).join(", ")}${skipped.length > 3 ? " …" : ""}`]);
   $("notices").replaceChildren(...shown.filter(([, text]) => !dismissedNotices.has(text)).map(([kind, text]) => {
     const close = element("button", { type: "button", "aria-label": "Dismiss", text: "×", onclick: () => { dismissedNotices.add(text); showNotices(); } });
-    return element("div", { class: `notice ${kind}` }, element("span", { text, dir: "auto" }), ...(kind ? [] : [close]));
+    const words = element("span", { text, dir: "auto", onclick: () => words.classList.toggle("open") }); // on a phone only a line is shown
+    return element("div", { class: `notice ${kind}` }, icon(kind ? "findings" : "info"), words, ...(kind ? [] : [close]));
   }));
 }
 
@@ -246,7 +250,8 @@ function showProgress() {
   const { done, total, is_done: isDone, problem } = model.state.embedding;
   $("progress").hidden = isDone || Boolean(problem);
   const share = Math.round((100 * done) / Math.max(total, 1));
-  $("progress").querySelector("i").style.width = `${share}%`;
+  $("progress").classList.toggle("waiting", !done);
+  $("progress").querySelector("i").style.width = done ? `${share}%` : "";
   $("progress").querySelector(".bar").setAttribute("aria-valuenow", share);
   $("progress").querySelector("span").textContent = done ? `Reading the pictures: ${number(done)} of ${number(total)}` : "Loading the network";
 }
@@ -290,8 +295,10 @@ function showViews(have) {
 
 function showClasses(have) {
   $("no-classes").hidden = model.classes.size > 0;
+  $("class-filter").hidden = model.classes.size <= 12;
+  const wanted = $("class-filter").hidden ? "" : $("class-filter").querySelector("input").value.trim().toLocaleLowerCase();
   const focused = document.activeElement?.closest?.(".class")?.dataset.id, part = document.activeElement?.className;
-  $("class-list").replaceChildren(...model.state.classes.map((one) => {
+  $("class-list").replaceChildren(...model.state.classes.filter((one) => one.name.toLocaleLowerCase().includes(wanted)).map((one) => {
     const total = have.classes.get(one.id) ?? 0, labelled = one.given + one.accepted;
     const open = element("button", { type: "button", class: "open", title: `${one.name}: ${number(one.given)} given, ${number(one.accepted)} accepted, ${number(total - labelled)} predicted`,
       onclick: () => { go("class", one.id); showAll(); focusStage(); } },
@@ -303,12 +310,13 @@ function showClasses(have) {
   if (focused) $("class-list").querySelector(`[data-id="${focused}"] .${part || "open"}`)?.focus();
 }
 
+const hasKeys = matchMedia("(hover: hover)").matches;
 const WORDS = {
   groups: "Pictures that look alike. Give each group a name; several may get the same one.",
   next: "What teaches most, no two alike. Name them, or accept what is right.",
   unsure: "Between two classes, the closest calls first.",
   unknown: "What resembles none of the classes, or was marked so.",
-  findings: "What to look at before trusting the labels. Enter mends, x dismisses.",
+  findings: `What to look at before trusting the labels.${hasKeys ? " Enter mends, x dismisses." : ""}`,
   map: "Pictures that look alike lie near each other. Draw around some to select them.",
   all: "Every picture of the collection.",
 };
@@ -318,7 +326,9 @@ function showHead(have) {
   $("view-title").dir = "auto";
   const one = model.classes.get(ui.classId);
   $("view-words").textContent = view ? WORDS[ui.view] : one ? `${number(one.given)} given, ${number(one.accepted)} accepted, ${number((have.classes.get(one.id) ?? 0) - one.given - one.accepted)} predicted` : "";
+  $("head").dataset.view = ui.view;
   $("sort").parentElement.hidden = !["class", "all"].includes(ui.view);
+  $("size").parentElement.hidden = ["groups", "findings", "map"].includes(ui.view);
   $("sort").value = sortOf();
   for (const [id, title] of [["undo", undo], ["redo", redo]]) {
     $(id).disabled = title === null;
@@ -344,7 +354,7 @@ function go(view, classId = null) {
   model.changedShown = null;
   $("grid").hidden = ["findings", "map"].includes(view);
   $("findings").hidden = view !== "findings"; $("map").hidden = view !== "map";
-  $("grid").scrollTop = 0;
+  $("grid").scrollTop = 0; $("grid").dataset.view = view;
   closeViewer(false);
   if (view === "groups") ui.selectGroup = true;
 }
@@ -357,7 +367,8 @@ function layOut() {
   const inRow = [12, 6, 4].find((n) => (width + GAP) / n - GAP >= 58) ?? 3; // of the twelve of a group
   const columns = isGroups ? inRow : Math.max(1, Math.floor((width + GAP) / (wanted + GAP)));
   const side = Math.min(Math.floor((width - (columns - 1) * GAP) / columns), isGroups ? 120 : 400);
-  const tall = side + CAPTION + (ui.view === "next" ? 46 : 0) + 8;
+  const tall = side + (isGroups ? GAP : CAPTION + (ui.view === "next" ? 50 : 0) + 8);
+  grid.classList.toggle("small", side < 116);
   const query = ui.search.toLocaleLowerCase();
   const keep = ui.order[ui.cursor];
   ui.columns = columns; ui.side = side; ui.order = []; ui.rows = [];
@@ -373,28 +384,43 @@ function layOut() {
       y += tall;
     }
     if (part.group !== undefined) { y += 4; ui.rows.push({ y: panelTop, height: y - panelTop, panel: part, first: ui.order.length, count: items.length }); y += PANEL; }
-    ui.order.push(...items);
+    for (const item of items) ui.order.push(item); // spread arguments have a limit
   }
   ui.rows.sort((a, b) => a.y - b.y);
   ui.tallest = ui.rows.reduce((most, row) => Math.max(most, row.height), 0);
   $("canvas").style.height = `${y + 96}px`;
-  if (keep !== undefined) { const at = ui.order[ui.cursor] === keep ? ui.cursor : ui.order.length > 20000 ? -1 : ui.order.indexOf(keep); if (at >= 0 && ui.view !== "next") ui.cursor = at; }
+  if (keep !== undefined) { const at = ui.order[ui.cursor] === keep ? ui.cursor : ui.order.indexOf(keep); if (at >= 0 && ui.view !== "next") ui.cursor = at; }
   ui.cursor = Math.max(0, Math.min(ui.cursor, ui.order.length - 1));
-  const have = new Set(ui.order);
-  for (const item of ui.selected) if (!have.has(item)) ui.selected.delete(item);
+  if (ui.selected.size) { const have = new Set(ui.order); for (const item of ui.selected) if (!have.has(item)) ui.selected.delete(item); }
   showEmpty();
   const grouped = isGroups ? model.state.groups.map((group) => group.items[0]).join() : "";
-  if (grouped !== ui.grouped) { ui.grouped = grouped; ui.selectGroup = isGroups; } // other groups than before: begin again
+  if (grouped !== ui.grouped) { ui.grouped = grouped; ui.selectGroup = isGroups; ui.cursor = ui.anchor = 0; } // other groups than before: begin again
   if (isGroups && ui.selectGroup) { ui.selectGroup = false; selectGroup(groupOf(ui.cursor)); }
+  if (performance.now() < ui.revealUntil) reveal(ui.cursor);
   drawTiles(true);
 }
 
 function showEmpty() {
   $("empty").hidden = ui.order.length > 0 || ["findings", "map"].includes(ui.view);
-  const embedding = model.state.embedding;
-  $("empty").firstElementChild.textContent = ui.search ? `No name has “${ui.search}” in it.`
-    : ui.view === "next" ? (model.state.predicted < model.state.version ? "Choosing…" : embedding.is_done ? "Nothing left to propose." : "Reading the pictures…")
-    : ui.view === "unknown" ? "Every picture resembles one of the classes." : ui.view === "unsure" ? "Nothing is left to be unsure about." : "Nothing here.";
+  if (!$("empty").hidden) sayEmpty(...emptyWords());
+}
+function emptyWords() {
+  // [icon, title, what to do]
+  const { embedding, predicted, version } = model.state;
+  if (ui.search) return ["search", "No such name", `No name in this view has “${ui.search}” in it.`];
+  if (ui.view === "next") {
+    if (!embedding.is_done) return ["next", "Reading the pictures", "What to label next is chosen when some are read."];
+    return predicted < version ? ["next", "Choosing…", ""] : ["check", "Nothing left to propose", "Every picture has a label, or resembles no class: see Unknown and Findings, then export."];
+  }
+  if (ui.view === "unknown") return ["check", "Every picture resembles one of the classes", "What is of none of them you mark with u."];
+  if (ui.view === "unsure") return ["check", "Nothing to be unsure about", "Every picture has a label or is marked unknown."];
+  if (ui.view === "class") return ["tag", "No picture of this class", "Name some, and others like them are found."];
+  return ["all", "Nothing here", ""];
+}
+function sayEmpty(name, title, words) {
+  $("empty").querySelector("use").setAttribute("href", `#i-${name}`);
+  $("empty").querySelector("h3").textContent = title;
+  $("empty").querySelector("p").textContent = words;
 }
 
 function drawTiles(isAnew = false) {
@@ -470,10 +496,18 @@ function dress(tile, item, place) {
   if (was !== undefined && isPredicted(item)) frame.append(element("span", { class: "changed", text: `was ${className(was)}`, dir: "auto" }));
   let reason = tile.children[2];
   const why = ui.view === "next" ? model.state.next.find((one) => one.item === item)?.reason : undefined;
-  if (why) { if (!reason) { reason = element("div", { class: "reason" }); tile.append(reason); } reason.textContent = why; } else reason?.remove();
+  if (why) { if (!reason) { reason = element("div", { class: "reason" }); tile.append(reason); } showReason(reason, item, why); } else reason?.remove();
   tile.setAttribute("aria-label", `${model.names[item]}, ${facts.spoken}${was !== undefined && isPredicted(item) ? `, was ${className(was)}` : ""}${why ? `; ${why}` : ""}`);
   tile.setAttribute("aria-posinset", place + 1); tile.setAttribute("aria-setsize", ui.order.length);
   tile.title = model.names[item];
+}
+
+function showReason(node, item, why) {
+  // The caption has the likeliest class; below it the other one, then the rest of the reason.
+  const second = model.margin[item] <= 5000 && model.classes.get(model.second[item]);
+  const rest = why.slice(why.lastIndexOf("; ") + 2);
+  node.replaceChildren(...(second ? [element("span", { class: "or", text: `or ${second.name}?`, dir: "auto" })] : []), element("span", { text: rest }));
+  node.title = why;
 }
 
 function factsOf(item) {
@@ -504,7 +538,7 @@ function mark() {
 function reveal(place) {
   const grid = $("grid"), row = ui.rows.find((one) => one.from !== undefined && place >= one.from && place < one.to);
   if (!row) return;
-  const room = 84; // of the bar below
+  const room = $("bar").offsetHeight + 28; // of the bar below
   if (row.y < grid.scrollTop + 8) grid.scrollTop = Math.max(0, row.y - (row.from === 0 ? HEAD + 8 : 8));
   else if (row.y + row.height > grid.scrollTop + grid.clientHeight - room) grid.scrollTop = row.y + row.height - grid.clientHeight + room;
 }
@@ -561,6 +595,7 @@ function showBar() {
   $("bar").classList.toggle("idle", !has);
   $("bar").inert = !has;
   $("selected").textContent = n ? `${number(n)} selected` : "This picture";
+  $("name").placeholder = n > 1 ? `Name ${number(n)} pictures` : "Type a name";
   $("accept-above").hidden = !["class", "unsure"].includes(ui.view);
   $("accept").disabled = !targets().some((item) => isFree(item) && model.best[item] >= 0);
   $("clear").disabled = !targets().some((item) => !isFree(item));
@@ -578,8 +613,15 @@ function afterAction(items) {
     const done = new Set(items), panels = ui.rows.filter((row) => row.panel), at = panels.indexOf(groupOf(ui.cursor));
     const next = [...panels.slice(at + 1), ...panels.slice(0, at)].find((panel) => ui.order.slice(panel.first, panel.first + panel.count).some((item) => isFree(item) && !done.has(item)));
     if (next) selectGroup(next); else { drawTiles(); showBar(); }
-  } else if (ui.view !== "next" && ui.view !== "unsure" && items.length === 1 && ui.order[ui.cursor] === items[0]) moveTo(ui.cursor + 1);
-  else { drawTiles(); showBar(); if (ui.view === "map") drawMap(); }
+  } else if (["class", "unknown", "all"].includes(ui.view) && items.includes(ui.order[ui.cursor])) {
+    // On to the first that is left; those that were dealt with may go elsewhere, and the cursor goes with it.
+    const done = new Set(items), left = (item) => item !== undefined && !done.has(item);
+    let place = ui.cursor;
+    while (place < ui.order.length && !left(ui.order[place])) place++;
+    if (place === ui.order.length) { place = ui.cursor; while (place > 0 && !left(ui.order[place])) place--; }
+    ui.revealUntil = performance.now() + 1500;
+    moveTo(place);
+  } else { drawTiles(); showBar(); if (ui.view === "map") drawMap(); }
 }
 
 async function giveClass(name, items = targets()) {
@@ -675,14 +717,19 @@ function showViewer() {
   const item = ui.view === "map" || ui.view === "findings" ? ui.viewed ?? targets()[0] : ui.order[ui.cursor];
   if (item === undefined) { closeViewer(); return; }
   const image = $("viewer").querySelector("img"), facts = factsOf(item), source = `/picture/${item}`;
-  if (!image.src.endsWith(source)) image.src = source;
+  if (!image.src.endsWith(source)) { image.hidden = false; $("viewer").querySelector(".gone").hidden = true; image.src = source; }
+  const isAlone = ["map", "findings"].includes(ui.view);
+  for (const [name, at] of [["back", 0], ["on", ui.order.length - 1]]) { const turn = $("viewer").querySelector(`.${name}`); turn.hidden = isAlone; turn.disabled = ui.cursor === at; }
   image.alt = model.names[item];
   $("viewer").querySelector("strong").textContent = model.names[item];
   const second = model.classes.get(model.second[item]);
   $("viewer").querySelector("span").textContent = facts.kind === "predicted" && second ? `${facts.spoken}; else ${second.name}` : facts.spoken;
 }
 function closeViewer(focus = true) { ui.isViewing = false; ui.viewed = undefined; $("viewer").hidden = true; if (focus) focusStage(); }
-$("viewer").querySelector("button").addEventListener("click", () => closeViewer());
+$("viewer").querySelector(".close").addEventListener("click", () => closeViewer());
+$("viewer").querySelector(".back").addEventListener("click", () => moveTo(ui.cursor - 1));
+$("viewer").querySelector(".on").addEventListener("click", () => moveTo(ui.cursor + 1));
+$("viewer").querySelector("img").addEventListener("error", (event) => { event.target.hidden = true; $("viewer").querySelector(".gone").hidden = false; });
 
 // ---------------------------------------------------------------- findings
 
@@ -707,9 +754,11 @@ function showFindings() {
     if (finding.kind === "similar classes") buttons.append(element("button", { type: "button", text: "Look at the unsure", onclick: () => { go("unsure"); showAll(); focusStage(); } }));
     buttons.append(element("button", { type: "button", "data-dismiss": "", text: "Dismiss", onclick: () => act({ do: "dismiss", finding: finding.key }, "Finding dismissed") }));
     const shown = finding.items.slice(0, 10).map((item) => element("button", { type: "button", "aria-label": `Look at ${model.names[item]}`, onclick: () => { ui.viewed = item; ui.isViewing = true; $("viewer").hidden = false; showViewer(); $("viewer").focus(); } }, element("img", { src: `/thumb/${item}`, alt: "", loading: "lazy" })));
-    return element("article", { class: "finding", tabindex: "0", "aria-label": finding.kind }, element("h3", { text: finding.kind }), element("p", { text: finding.text, dir: "auto" }), element("div", { class: "pictures" }, ...shown), buttons);
+    const words = element("div", { class: "words" }, element("h3", { text: finding.kind }), element("p", { text: finding.text, dir: "auto" }), ...(shown.length > 1 ? [element("div", { class: "pictures" }, ...shown)] : []), buttons);
+    return element("article", { class: "finding", tabindex: "0", "aria-label": finding.kind }, ...(shown.length === 1 ? [element("div", { class: "pictures one" }, ...shown)] : []), words);
   }));
-  if (!model.state.findings.length) $("findings").append(element("p", { class: "hint", text: "Nothing suspicious: no doubtful label, no duplicate, no classes alike." }));
+  $("empty").hidden = model.state.findings.length > 0;
+  if (!model.state.findings.length) sayEmpty("check", "Nothing suspicious", "No doubtful label, no duplicate, no two classes alike.");
   if (at >= 0) ($("findings").children[Math.min(at, $("findings").children.length - 1)])?.focus?.();
 }
 
@@ -719,7 +768,17 @@ const plane = { x: 0, y: 0, zoom: 1, lasso: null, images: new Map() };
 function mapSize() {
   const canvas = $("plane"), ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) { canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio); }
-  return { width, height, ratio, scale: (Math.min(width, height) / 2 - 36) * plane.zoom };
+  const [across, down] = mapExtent();
+  return { width, height, ratio, scale: Math.min((width / 2 - 40) / across, (height / 2 - 44) / down) * plane.zoom };
+}
+function mapExtent() {
+  // How far the points reach from the middle, both ways: a wide map fills a wide window.
+  if (plane.extentOf !== model.place) {
+    const most = [1e-6, 1e-6];
+    for (let at = 0; at < (model.place?.length ?? 0); at++) if (Math.abs(model.place[at]) > most[at % 2]) most[at % 2] = Math.abs(model.place[at]);
+    plane.extentOf = model.place; plane.extent = most;
+  }
+  return plane.extent;
 }
 function toScreen(item, size) {
   return [size.width / 2 + (model.place[2 * item] - plane.x) * size.scale, size.height / 2 - (model.place[2 * item + 1] - plane.y) * size.scale];
@@ -729,7 +788,8 @@ function drawMap() { if (!isDrawing) { isDrawing = true; requestAnimationFrame((
 function paintMap() {
   if (ui.view !== "map") return;
   $("empty").hidden = Boolean(model.place);
-  if (!model.place) { $("empty").firstElementChild.textContent = "The map is drawn when all pictures are read."; return; }
+  $("map-legend").hidden = !model.place || !model.classes.size;
+  if (!model.place) { sayEmpty("map", "No map yet", "It is drawn when all pictures are read."); return; }
   const size = mapSize(), canvas = $("plane"), pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue("--ink"), quiet = style.getPropertyValue("--faint"), accent = style.getPropertyValue("--accent"), paper = style.getPropertyValue("--paper");
   pen.setTransform(size.ratio, 0, 0, size.ratio, 0, 0);
@@ -769,12 +829,22 @@ function nameClasses(pen, size, ink, paper) {
   // The name of each class at the middle of its members.
   const members = new Map();
   for (let item = 0; item < model.names.length; item++) { const id = finalClass(item); if (id >= 0 && !Number.isNaN(model.place[2 * item])) { if (!members.has(id)) members.set(id, []); members.get(id).push(item); } }
-  pen.font = "600 13px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "middle";
-  for (const [id, items] of members) {
+  pen.font = "600 13px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "middle"; pen.lineJoin = "round"; pen.lineWidth = 4;
+  const taken = []; // the largest classes first; a name that would lie on another is left out until there is room
+  for (const [id, items] of [...members].sort((a, b) => b[1].length - a[1].length)) {
     const middle = (axis) => { const values = items.map((item) => model.place[2 * item + axis]).sort((a, b) => a - b); return values[values.length >> 1]; };
-    const x = size.width / 2 + (middle(0) - plane.x) * size.scale, y = size.height / 2 - (middle(1) - plane.y) * size.scale, name = className(id).slice(0, 28);
-    pen.lineWidth = 4; pen.strokeStyle = paper; pen.lineJoin = "round"; pen.strokeText(name, x, y); pen.fillStyle = ink; pen.fillText(name, x, y);
+    const x = size.width / 2 + (middle(0) - plane.x) * size.scale, y = size.height / 2 - (middle(1) - plane.y) * size.scale, name = fitting(pen, className(id), 150);
+    const half = pen.measureText(name).width / 2 + 5;
+    if (taken.some((other) => Math.abs(x - other.x) < half + other.half && Math.abs(y - other.y) < 17)) continue;
+    taken.push({ x, y, half });
+    pen.strokeStyle = paper; pen.strokeText(name, x, y); pen.fillStyle = ink; pen.fillText(name, x, y);
   }
+}
+function fitting(pen, text, width) {
+  if (pen.measureText(text).width <= width) return text;
+  const letters = [...text];
+  while (letters.length > 1 && pen.measureText(`${letters.join("")}…`).width > width) letters.pop();
+  return `${letters.join("").trimEnd()}…`;
 }
 function thumbOf(item) {
   let image = plane.images.get(item);
@@ -982,9 +1052,10 @@ function openClass(one) {
   const dialog = $("class-dialog");
   dialog.returnValue = "";
   $("class-dialog-title").textContent = one.name; $("class-dialog-title").dir = "auto";
-  $("class-name").value = one.name; $("class-colour").value = one.colour;
+  $("class-name").value = one.name;
+  showPalette(one.colour);
   const others = model.state.classes.filter((other) => other.id !== one.id);
-  $("class-merge").replaceChildren(element("option", { value: "", text: "—" }), ...others.map((other) => element("option", { value: other.name, text: other.name })));
+  $("class-merge").replaceChildren(element("option", { value: "", text: "no other class" }), ...others.map((other) => element("option", { value: other.name, text: other.name })));
   $("class-merge").parentElement.hidden = !others.length;
   $("class-delete").onclick = () => { dialog.close(); act({ do: "delete", class: one.name }, `${one.name} deleted`); };
   dialog.querySelector("form").onsubmit = async (event) => {
@@ -997,8 +1068,19 @@ function openClass(one) {
   };
   dialog.showModal();
 }
+function showPalette(chosen) {
+  $("class-colour").value = chosen;
+  $("palette").replaceChildren(...PALETTE.map((colour, at) => {
+    const made = element("button", { type: "button", "aria-label": `Colour ${at + 1}`, "aria-pressed": String(colour === chosen), onclick: () => { showPalette(colour); $("palette").children[at].focus(); } });
+    if (colour === chosen) made.append(icon("check"));
+    return paint(made, colour);
+  }));
+}
+$("class-colour").addEventListener("input", () => showPalette($("class-colour").value));
 function openKeys() {
-  $("keys").replaceChildren(...KEYS.flatMap(([key, words]) => [element("dt", {}, element("kbd", { text: key })), element("dd", { text: words })]));
+  const asKeys = (keys) => keys.map((key) => (["+", "…"].includes(key) ? element("span", { text: key }) : element("kbd", { text: key })));
+  $("keys").replaceChildren(...KEYS.map(([title, ...lines]) => element("section", {}, element("h3", { text: title }),
+    element("dl", {}, ...lines.flatMap(([keys, words]) => [element("dt", {}, ...asKeys(keys)), element("dd", { text: words })])))));
   $("keys-dialog").showModal();
 }
 function openExport() {
@@ -1010,14 +1092,14 @@ function openExport() {
       return element("label", {}, radio, element("span", { text: title }), element("small", { text: words }));
     }));
   }
-  result.textContent = "";
+  result.textContent = ""; result.className = "";
   dialog.querySelector("form").onsubmit = async (event) => {
     event.preventDefault();
     const button = dialog.querySelector(".main");
-    button.disabled = true; result.className = ""; result.textContent = "Writing…";
+    button.disabled = true; result.className = "busy"; result.textContent = "Writing…";
     try {
       const done = await ask("/api/export", { format: dialog.querySelector("input:checked").value }).then((a) => a.json());
-      result.textContent = `Written to ${done.folder}`;
+      result.className = "good"; result.textContent = `Written to ${done.folder}`;
     } catch (error) { result.className = "bad"; result.textContent = error.message; } finally { button.disabled = false; }
   };
   dialog.showModal();
@@ -1035,6 +1117,7 @@ $("accept-above").addEventListener("click", () => { acceptAbove(); focusStage();
 $("mark-unknown").addEventListener("click", () => { markUnknown(); focusStage(); });
 $("clear").addEventListener("click", () => { clearLabels(); focusStage(); });
 $("zoom").addEventListener("click", () => openViewer());
+$("class-filter").querySelector("input").addEventListener("input", () => showClasses(counts()));
 $("search").addEventListener("input", () => { ui.search = $("search").value; if (["findings", "map"].includes(ui.view)) go("all"); $("grid").scrollTop = 0; ui.cursor = 0; showAll(); });
 $("sort").addEventListener("change", () => { ui.sort[ui.view] = $("sort").value; ui.cursor = 0; $("grid").scrollTop = 0; layOut(); focusStage(); });
 $("size").value = ui.size;
