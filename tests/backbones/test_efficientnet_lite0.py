@@ -10,8 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from remp.backbones.efficientnet_lite0 import FILE, PACKAGE, EfficientNetLite0, Layer, load_efficientnet_lite0
-from remp.backbones.published import package_file, read_weights
+from remp.backbones.efficientnet_lite0 import (
+    FILE,
+    PACKAGE,
+    EfficientNetLite0,
+    Layer,
+    load_efficientnet_lite0,
+    package_file,
+    read_weights,
+)
 from remp.datasets.decode import decode
 
 pytest.importorskip(PACKAGE)

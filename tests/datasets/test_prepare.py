@@ -15,8 +15,7 @@ import pytest
 
 from raw_data import random_pixels, write_tree
 from remp.datasets import DATASETS, ImageSet, ReadOptions, open_data, open_prepared, prepare, read_index
-from remp.datasets.base import list_prepared, prepared_folder
-from remp.datasets.split_writer import SplitWriter
+from remp.datasets.base import SplitWriter, list_prepared, prepared_folder
 from remp.errors import DataError
 
 SMALL = ReadOptions(size=12)
@@ -103,7 +102,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from remp.datasets import prepare
-from remp.datasets.split_writer import SplitWriter
+from remp.datasets.base import SplitWriter
 add, seen = SplitWriter.add, []
 def die_at_the_eighth(writer, images):
     seen.append(add(writer, images))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, chisquare
 
 from remp.episodes import Episodes, EpisodeSampler, Protocol
-from remp.episodes.draws import dirichlet_proportions
+from remp.episodes.sampler import dirichlet_proportions
 from remp.errors import EpisodeError
 
 FIELDS = ("support", "support_labels", "query", "query_labels", "class_ids")

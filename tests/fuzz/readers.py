@@ -25,7 +25,7 @@ from PIL import Image
 
 from fuzz.mutation import damaged, odd_text
 from raw_data import SPLIT_OF, png, random_pixels, write_cifar, write_mini_cache, write_tiered, write_tree
-from remp.backbones.published import read_weights
+from remp.backbones.efficientnet_lite0 import read_weights
 from remp.checkpoint import load_trained, write_checkpoint
 from remp.config import load_config, make_config
 from remp.datasets import cifar, mini_imagenet, tiered_imagenet
@@ -41,7 +41,7 @@ from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles
 from remp.labelling.embedding.record_files import digest
 from remp.labelling.tasks.embeddings import embedding_task
 from remp.labelling.tasks.label_table import ID_COLUMNS, read_label_table
-from remp.report.label.thumbnails import ThumbnailCache
+from remp.report.label.tiles import ThumbnailCache
 from remp.trained import build_method
 
 Damage = Callable[[bytes, np.random.Generator], bytes]

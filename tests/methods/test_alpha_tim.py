@@ -5,8 +5,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
-from remp.methods.alpha_tim import AlphaTIM
-from remp.methods.tim import TIMGD
+from remp.methods.tim import TIMGD, AlphaTIM
 from transductive_task import tasks
 
 

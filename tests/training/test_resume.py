@@ -17,8 +17,7 @@ from remp.checkpoint import read_checkpoint
 from remp.errors import CheckpointError, Interrupted, TrainingError
 from remp.system import files
 from remp.training import resume
-from remp.training.interruption import watch_interruptions
-from remp.training.trainer import Trainer
+from remp.training.trainer import Trainer, watch_interruptions
 
 VARIANTS = {
     "plain": {},

@@ -23,8 +23,7 @@ from remp.datasets.raw import (
     read_split_list,
     refuse_rotations,
 )
-from remp.datasets.safe_pickle import as_text, load_pickle
-from remp.datasets.unpickled import get_images, get_numbers
+from remp.datasets.safe_pickle import as_text, get_images, get_numbers, load_pickle
 from remp.errors import DataError
 from remp.strangers import border, listed
 

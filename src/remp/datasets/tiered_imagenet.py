@@ -11,8 +11,7 @@ import numpy as np
 from remp.datasets.base import SPLITS
 from remp.datasets.decode import decode
 from remp.datasets.raw import RawClass, RawSet, ReadOptions, refuse_rotations
-from remp.datasets.safe_pickle import as_text, load_pickle
-from remp.datasets.unpickled import get_names, get_numbers
+from remp.datasets.safe_pickle import as_text, get_names, get_numbers, load_pickle
 from remp.errors import DataError
 from remp.strangers import border
 

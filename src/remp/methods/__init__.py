@@ -3,7 +3,6 @@
 from collections import ChainMap
 
 from remp.errors import ConfigError
-from remp.methods.alpha_tim import AlphaTIM
 from remp.methods.base import Method
 from remp.methods.bd_cspn import BDCSPN
 from remp.methods.can import CAN, CANT
@@ -26,7 +25,7 @@ from remp.methods.scikit import LogisticRegression, NearestNeighbours
 from remp.methods.simpleshot import SimpleShot, SimpleShotL2N, SimpleShotUN
 from remp.methods.soft_kmeans import SoftKMeans
 from remp.methods.tadam import TADAM
-from remp.methods.tim import TIMADM, TIMGD
+from remp.methods.tim import TIMADM, TIMGD, AlphaTIM
 from remp.methods.tpn import TPN
 
 METHODS: dict[str, type[Method]] = {

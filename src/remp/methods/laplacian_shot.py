@@ -9,7 +9,7 @@ from torch import Tensor
 from remp.checks import require_at_least
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.bias_diminishing import completed_weights, shift_queries
+from remp.methods.bd_cspn import completed_weights, shift_queries
 from remp.methods.maths.feature_norms import cl2n_products
 from remp.methods.maths.whole_episode import mean_weights, squared_distances
 

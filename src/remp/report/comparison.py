@@ -151,7 +151,7 @@ def _numbers(name: str, estimate: Estimate | None) -> dict[str, float | None]:
 
 def comparison_plot(comparison: Comparison) -> bytes:
     """One panel a protocol: accuracies with 95 % intervals, the best on top, coloured by what is assumed, as PNG."""
-    from remp.report.figure_style import styled_figure  # here, because matplotlib takes a second to import
+    from remp.report.drawing import styled_figure  # here, because matplotlib takes a second to import
 
     tables = comparison.tables
     height = 1.3 + 0.28 * max(len(table.entries) for table in tables)

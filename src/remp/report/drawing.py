@@ -1,8 +1,14 @@
-"""The colours of figures and pages, and the plane that many dimensions are shown in."""
+"""How figures and pages look: colours, one style of plots without a window or global state, the plane of a map."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 INK, QUIET = "#1f2430", "#6b7280"
 # Okabe and Ito's colours, told apart by all kinds of colour vision; more classes begin again.
@@ -26,3 +32,41 @@ def main_plane(points: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], 
     variances = lengths**2
     share = float(variances[:2].sum() / variances.sum()) if variances.sum() > 0 else 1.0
     return lambda items: (items - centre) @ plane, share
+
+
+DOTS_AN_INCH = 170
+STYLE: Any = {
+    "font.size": 10,
+    "text.parse_math": False,  # a name may have a dollar sign
+    "text.color": INK,
+    "axes.edgecolor": "#c5cad3",
+    "axes.labelcolor": QUIET,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "axes.grid": True,
+    "grid.color": "#eceef2",
+    "legend.frameon": False,
+}
+
+
+@contextmanager
+def styled_figure(width: float, height: float) -> Iterator[tuple["Figure", Callable[[], bytes]]]:
+    """An empty figure of so many inches, and a function that makes its PNG."""
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+
+        def png() -> bytes:
+            buffer = BytesIO()
+            figure.savefig(buffer, format="png", dpi=DOTS_AN_INCH, facecolor="white")
+            return buffer.getvalue()
+
+        yield figure, png

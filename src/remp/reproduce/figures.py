@@ -15,8 +15,7 @@ from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, embed
 from remp.methods import ReMP
 from remp.models import load
-from remp.report.drawing import COLOURS, INK, QUIET, class_colour
-from remp.report.figure_style import DOTS_AN_INCH, styled_figure
+from remp.report.drawing import COLOURS, DOTS_AN_INCH, INK, QUIET, class_colour, styled_figure
 from remp.reproduce.manifest import Axis, Item
 from remp.reproduce.scoring import Cell
 from remp.reproduce.trainings import Run

@@ -1,8 +1,12 @@
 """The one training loop. It names no method."""
 
+import signal
+import threading
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,7 +26,6 @@ from remp.system.memory import keep_freed_memory
 from remp.system.progress import progress
 from remp.trained import build_method
 from remp.training.episodes import TrainingEpisodes
-from remp.training.interruption import watch_interruptions
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
 from remp.training.schedule import learning_rate
@@ -249,3 +252,39 @@ def _validation_episodes(config: RunConfig, images: ImageSet) -> Episodes:
         return draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed, flags="--validation-")
     except EpisodeError as error:
         raise EpisodeError(f"validation classes: {error}") from error
+
+
+AT_ONCE = 0.5  # seconds; a launcher passes on the Ctrl-C that the terminal has sent already
+
+
+class Interruption:
+    """Becomes true when the user or the system asks the run to stop."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._time = 0.0
+
+    def __bool__(self) -> bool:
+        return self.requested
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        if not self.requested:
+            self.requested, self._time = True, time.monotonic()
+        elif number == signal.SIGINT and time.monotonic() - self._time > AT_ONCE:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def watch_interruptions() -> Iterator[Interruption]:
+    """Within it, the first Ctrl-C or SIGTERM sets the flag; a second Ctrl-C stops at once."""
+    interruption = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield interruption
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, interruption._request) for number in signals}
+    try:
+        yield interruption
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,7 +2,7 @@
 
 import torch
 
-from remp.methods.maths.bias_diminishing import completed_weights, cosines, in_unshifted_items, shift_queries
+from remp.methods.bd_cspn import completed_weights, cosines, in_unshifted_items, shift_queries
 from remp.methods.maths.feature_norms import cl2n_products
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from remp.methods.maths.crammer_singer import crammer_singer
+from remp.methods.metaoptnet import crammer_singer
 
 
 def problem(n_way: int = 3, n_support: int = 7, dim: int = 5, seed: int = 0) -> tuple[Tensor, Tensor]:

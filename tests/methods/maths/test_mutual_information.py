@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from remp.errors import ConfigError
-from remp.methods.maths.mutual_information import InformationLoss, adam
+from remp.methods.tim import InformationLoss, adam
 
 LOSS = InformationLoss(cross_entropy=0.3, marginal=1.1, conditional=0.7, temperature=5.0)
 

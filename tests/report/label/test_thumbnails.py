@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from remp.report.label import thumbnails
-from remp.report.label.thumbnails import MOST_BYTES, SIDE, ThumbnailCache, thumbnail_sources
+from remp.report.label import tiles
+from remp.report.label.tiles import MOST_BYTES, SIDE, ThumbnailCache, thumbnail_sources
 from remp.system.files import home
 
 KEYS = [bytes([number]) * 16 for number in range(3)]
@@ -35,7 +35,7 @@ def unreadable(monkeypatch):
     def refuse(path: Path) -> bytes:
         raise AssertionError(f"{path} was read")
 
-    return lambda: monkeypatch.setattr(thumbnails, "read_file", refuse)
+    return lambda: monkeypatch.setattr(tiles, "read_file", refuse)
 
 
 def test_a_thumbnail_is_the_picture_small(tmp_path):
