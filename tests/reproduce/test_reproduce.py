@@ -221,6 +221,19 @@ def test_a_scaled_run_never_touches_the_published_results(run, quick, tmp_path):
     assert yaml.safe_load((tmp_path / "runs" / "first-x0.5" / "config.yaml").read_text())["episodes"] == 6
 
 
+def test_a_finished_checkpoint_gets_a_card_with_its_scores(run, quick, tmp_path):
+    folder = run("table")
+    kept = tmp_path / "results" / "checkpoints" / "first.safetensors"
+    kept.parent.mkdir()
+    kept.write_bytes((tmp_path / "runs" / "first" / "best.safetensors").read_bytes())
+    run("table")
+    cell = json.loads((folder / "table" / "results.json").read_text())["cells"][0]
+    card = (kept.parent / "README.md").read_text()
+    assert "## `first`" in card
+    assert f"ReMP, 1-shot: {cell['mean']:.2f} ± {cell['half_width_95']:.2f} %" in card
+    assert "configs/remp.yaml" in card
+
+
 def test_check_scores_shipped_checkpoints_again_and_fails_on_drift(run, quick, book, tmp_path):
     folder = run("table")
     kept = tmp_path / "results" / "checkpoints" / "first.safetensors"

@@ -12,7 +12,7 @@ from remp.evaluation.evaluate import evaluate
 from remp.models import load
 from remp.reproduce.manifest import Axis, Item, Manifest, Row, read_manifest
 from remp.reproduce.scoring import CHECKED, Cell, Earlier, score_cell
-from remp.reproduce.tables import overview, read_results, write_results
+from remp.reproduce.tables import cards, overview, read_results, write_results
 from remp.reproduce.trainings import Run, plan_run, train_missing
 from remp.system.files import write_atomically
 
@@ -70,6 +70,8 @@ def reproduce(
         write_results(folder / name, name, item, cells, f"remp reproduce {name}")
         _draw(folder / name, item, cells, plans[name], data, say)
     write_atomically(folder / "README.md", overview(book, folder).encode())
+    if (folder / "checkpoints").is_dir():
+        write_atomically(folder / "checkpoints" / "README.md", cards(book, folder).encode())
     return folder
 
 
@@ -95,7 +97,7 @@ def check(*, manifest: str | Path = MANIFEST, say: Callable[[str], None] = print
     for name, item in book.items.items():
         found = read_results(book.root / "results" / name)
         for cell in found["cells"] if found else []:
-            if cell["status"] != "done" or cell["method"] or ("x" in cell and cell["x_of"] not in ("layers",)):
+            if cell["status"] != "done" or cell["method"] or "x" in cell:  # figures are made of the same checkpoints
                 continue
             for training, expected in zip(cell["trainings"], cell["first_episodes"], strict=True):
                 path = book.root / "results" / "checkpoints" / f"{training}.safetensors"

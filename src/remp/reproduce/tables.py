@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from remp.checkpoint import read_checkpoint
 from remp.reproduce.manifest import Item, Manifest
 from remp.reproduce.scoring import Cell, as_json
 from remp.system.files import write_atomically
@@ -187,3 +188,40 @@ def _short(cell: Mapping[str, Any] | None) -> str:
     if cell["status"] != "done":
         return f"**{cell['status']}**{paper}"
     return f"{cell['mean']:.2f} ± {cell['half_width_95']:.2f}{paper}"
+
+
+def cards(manifest: Manifest, folder: Path) -> str:
+    """results/checkpoints/README.md: a model card for each checkpoint of a finished row, from its header and scores."""
+    lines = [
+        "# Model cards",
+        "",
+        "Written by `remp reproduce`. Loading a checkpoint runs no code. Each was trained on the training classes of",
+        "its data set and nothing else, chosen on its validation classes and scored once on its test classes (5-way, 15",
+        "queries per class). They are for comparing few-shot methods and small experiments, not for pictures of people",
+        "or decisions about anyone: the networks are small, often wrong, and have the bias of the data set's pictures.",
+    ]
+    scores: dict[str, list[str]] = {}
+    for name, item in manifest.items.items():
+        found = read_results(folder / name) if item.show == "table" else None
+        for cell in found["cells"] if found else []:
+            if cell["status"] == "done" and not cell["method"]:
+                line = f"{cell['row']}, {cell['n_shot']}-shot: {_short({**cell, 'paper': None})} %"
+                for training in cell["trainings"] if len(cell["trainings"]) == 1 else []:
+                    scores.setdefault(training, []).append(f"  - {line} ([{name}](../{name}/table.md))")
+    for path in sorted((folder / "checkpoints").glob("*.safetensors")):
+        info = read_checkpoint(path)[1]
+        config = info["config"]
+        images = info["done"] * config["n_way"] * (config["n_shot"] + config["n_query"])
+        source = manifest.trainings[path.stem].config if path.stem in manifest.trainings else "unknown settings"
+        lines += [
+            "",
+            f"## `{path.stem}`",
+            "",
+            f"- method `{config['method']}`, backbone `{config['backbone']}`, {path.stat().st_size / 1e6:.1f} MB",
+            f"- trained on {info['n_classes']} classes of {config['data']} with {source}; kept after",
+            f"  {info['done']:,} of {config['episodes']:,} episodes, {images / 1e6:.2f} million images",
+            f"- validation accuracy {100 * info['best']['validation_accuracy']:.2f} %",
+            "- test accuracy:" if scores.get(path.stem) else "- not scored by itself: others start from it",
+            *dict.fromkeys(scores.get(path.stem, [])),
+        ]
+    return "\n".join(lines) + "\n"
