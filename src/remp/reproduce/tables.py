@@ -196,9 +196,9 @@ def cards(manifest: Manifest, folder: Path) -> str:
         "# Model cards",
         "",
         "Written by `remp reproduce`. Loading a checkpoint runs no code. Each was trained on the training classes of",
-        "its data set and nothing else, chosen on its validation classes and scored once on its test classes (5-way, 15",
-        "queries per class). They are for comparing few-shot methods and small experiments, not for pictures of people",
-        "or decisions about anyone: the networks are small, often wrong, and have the bias of the data set's pictures.",
+        "its data set and nothing else, chosen on its validation classes and scored once on its test classes (5-way,",
+        "15 queries per class). They are for comparing few-shot methods and small experiments, not for pictures of",
+        "people or decisions about anyone: the networks are small, often wrong, and have the bias of their data set.",
     ]
     scores: dict[str, list[str]] = {}
     for name, item in manifest.items.items():
