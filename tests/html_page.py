@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-EMPTY = ("br", "circle", "img", "line", "meta", "path", "rect")
+EMPTY = ("br", "circle", "img", "line", "meta", "wbr", "path", "rect")
 
 
 class Page(HTMLParser):

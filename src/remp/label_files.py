@@ -2,11 +2,13 @@
 
 import os
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from remp.backbones.embedding import Embedder
 from remp.engine.dataset import open_dataset
 from remp.engine.embed import embed
 from remp.engine.local import Engine, Threads
@@ -14,7 +16,7 @@ from remp.errors import ConfigError
 from remp.labelling.embedding.embed import Stage, embed_pictures
 from remp.labelling.embedding.record_files import digest
 from remp.labelling.options import LabelOptions
-from remp.labelling.outcome import Labelling
+from remp.labelling.outcome import FOLDERS, Labelling
 from remp.labelling.output.class_folders import write_class_folders
 from remp.labelling.output.result_folder import ResultFolder
 from remp.labelling.output.tables import write_labels
@@ -24,6 +26,7 @@ from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask, checked
 from remp.models import find_embedder
+from remp.propagation.adaptive import Adaptive
 from remp.report.label.report import write_label_report
 from remp.rows import ArrayRows, Rows, Shard
 from remp.rows.dataset import is_part
@@ -105,6 +108,9 @@ def label(
     labelling = _label(found, options, shard)
     if labelling is None:
         return None
+    given = str(labels) if labels else FOLDERS if found.task.paths else "a column"
+    made_with = {**_embedded_by(found.embedder), "labels": given, **_said(options)}
+    labelling = replace(labelling, made_with=made_with)
     started = time.perf_counter()
     folder = place.write(lambda folder: _fill(folder, labelling, _name(source), options))
     seconds = {**labelling.seconds, "write": time.perf_counter() - started}
@@ -130,6 +136,7 @@ class _Found:
     seconds: dict[str, float]
     hashes: dict[str, np.ndarray] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
+    embedder: Embedder | None = None
 
 
 def _read_embeddings(source: Path, labels: Path | None, options: LabelOptions) -> _Found:
@@ -172,9 +179,8 @@ def _read_pictures(source: Path, labels: Path | None, options: LabelOptions, sha
     embedded = embed_pictures(task, embedder, shard=shard)
     hashes = {"content_hashes": embedded.content_hashes, "picture_hashes": embedded.picture_hashes}
     seconds["embed"] = embedded.seconds
-    return _Found(
-        checked(embedded.task, str(source), how), ArrayRows(embedded.values), seconds, hashes, embedded.stages
-    )
+    task, rows = checked(embedded.task, str(source), how), ArrayRows(embedded.values)
+    return _Found(task, rows, seconds, hashes, embedded.stages, embedder)
 
 
 def _picture_task(source: Path, labels: Path | None) -> tuple[LabellingTask, str]:
@@ -198,6 +204,18 @@ def _label(found: _Found, options: LabelOptions, shard: Shard) -> Labelling | No
         **found.hashes,
     )
     return labelling and replace(labelling, seconds={**found.seconds, **labelling.seconds})
+
+
+def _embedded_by(embedder: Embedder | None) -> dict[str, Any]:
+    """What made the features, for those who want to know later; nothing of features that came ready-made."""
+    return {} if embedder is None else {"backbone": embedder.name, "side": embedder.side, "embedder": embedder.hash}
+
+
+def _said(options: LabelOptions) -> dict[str, Any]:
+    """The options that decide about labels, in plain types."""
+    rule = "adaptive" if isinstance(options.propagation, Adaptive) else "paper"
+    settings = {**asdict(options.propagation), "rule": rule}
+    return {"reject": options.reject, "unknown": options.unknown, "propagation": settings}
 
 
 def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFolder:

@@ -302,3 +302,28 @@ def test_the_default_backbone_labels_pictures(photos):
     labelled = {name: row["label"] for name, row in rows().items() if row["status"] == "labelled"}
     assert len(labelled) == 18
     assert sum(Path(name).stem.startswith(label) for name, label in labelled.items()) >= 16
+
+
+def test_the_files_say_what_they_were_made_with(photos):
+    printed = call("photos", "--reject", "0.5")
+    saved = json.loads(Path("photos-labelled/labels.json").read_text())
+    embedder = mean_colour_embedder()
+    made_with = {name: saved["made_with"][name] for name in ("backbone", "side", "labels", "reject", "unknown")}
+    assert made_with == {
+        "backbone": embedder.name,
+        "side": embedder.side,
+        "labels": "folders",
+        "reject": 0.5,
+        "unknown": True,
+    }
+    assert saved["version"] == remp.__version__
+    assert "How: move each into the folder of its class and run the same command again" in printed
+
+
+def test_a_corrected_result_can_be_given_again(photos):
+    call("photos", "--no-unknown")
+    lines = Path("photos-labelled/labels.csv").read_text()
+    Path("mine.csv").write_text(lines.replace("green 0.png,green,", "green 0.png,leaf,"))
+    call("photos", "--labels", "mine.csv", "--no-unknown", "--out", "again")
+    given = {name for name, row in rows("again").items() if row["status"] == "given"}
+    assert given == {f"{colour}/{example}.png" for colour in COLOURS for example in range(3)} | {"green 0.png"}

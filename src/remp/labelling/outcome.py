@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Status = Literal["given", "labelled", "uncertain", "unknown"]
 STATUSES: tuple[Status, ...] = ("given", "labelled", "uncertain", "unknown")
+FOLDERS = "folders"  # where labels came from, unless it was a file
 _DECIMALS = 6
 
 
@@ -71,6 +72,7 @@ class Labelling:
     embedding has done, and how fast; what is in the cache is not done again.
     no_estimate: why there is no estimate, if there is none though items were labelled. left_out: whether rectification
     was left out because the held-out labels say that it hurts. reject: the threshold that was asked for, if any.
+    made_with: what the labels depend on besides the items: backbone, side, where labels came from, options.
     """
 
     task: LabellingTask
@@ -95,6 +97,7 @@ class Labelling:
     left_out: bool = False
     reject: float | None = None
     folder: Path | None = None
+    made_with: dict[str, Any] = field(default_factory=dict)
     stages: "dict[str, Stage]" = field(default_factory=dict)
 
     def records(self) -> list[dict[str, Any]]:

@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, QUIET = "#1f2430", "#6b7280"
-# Okabe and Ito's colours, told apart by all kinds of colour vision; more classes begin again.
-COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7f00", "#4d4d4d")
+# Okabe and Ito's colours, told apart by all kinds of colour vision, and four that are far from them and from each other
+# for all of these, too; more classes begin again.
+COLOURS = (
+    *("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7f00", "#4d4d4d"),
+    *("#602000", "#8000e0", "#400060", "#e0c080"),
+)
 
 
 def class_colour(way: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from functools import cache
 from importlib.resources import files
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 LONGEST = 48
 _UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, broken UTF-8, line and paragraph separators
@@ -51,6 +53,13 @@ def short(text: str, longest: int = LONGEST) -> str:
         return text
     end = (longest - 1) // 2
     return f"{text[: longest - 1 - end]}…{text[-end:]}"
+
+
+def breakable(text: str) -> Markup:
+    """The text, which a browser may break after _ / - and a full stop, as between words."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([_/.-])(?=.)", r"\1<wbr>", str(escape(text))))
 
 
 def isolated(text: str) -> str:

@@ -13,6 +13,15 @@ function contrast(element, view) {
   const pair = [numbers(view.getComputedStyle(element).color), background(element, view)].map(luminance);
   return (Math.max(...pair) + .05) / (Math.min(...pair) + .05);
 }
+function broken(text, view) {  // words of a text node that stand on two lines
+  const words = [...text.data.matchAll(/[^\s_\/.…-]+/g)].filter(word => word[0].length <= 10);
+  return words.filter(word => {
+    const range = text.ownerDocument.createRange();
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1;
+  }).length;
+}
 function measure(frame) {
   const page = frame.contentDocument, view = frame.contentWindow, all = [...page.body.querySelectorAll("*")];
   page.querySelectorAll("details").forEach(part => part.open = true);
@@ -31,6 +40,11 @@ function measure(frame) {
     smallest_name_on_the_map: Math.min(...drawn.map(box => box.height)),
     names_that_overlap: drawn.filter((a, i) => drawn.some((b, j) => i < j && a.left < b.right && b.left < a.right
       && a.top + 2 < b.bottom && b.top + 2 < a.bottom)).length,
+    broken_words: [...page.querySelectorAll("bdi")].flatMap(e => [...e.childNodes]).filter(n => n.nodeType == 3)
+      .map(text => broken(text, view)).reduce((a, b) => a + b, 0),
+    names_on_the_map: drawn.length,
+    hints_to_swipe: [...page.querySelectorAll(".swipe")].filter(e => e.offsetHeight).length,
+    tables_that_scroll: [...page.querySelectorAll(".fading")].filter(e => e.scrollWidth > e.clientWidth).length,
     least_contrast: Math.min(...worded.map(e => contrast(e, view))),
   };
 }

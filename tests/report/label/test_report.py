@@ -159,7 +159,7 @@ def test_hostile_names_are_shown_and_nothing_else(tmp_path):
         page = Page(write_label_report(tmp_path / "r.html", hostile, title="".join(HOSTILE)).read_text("utf-8"))
     harmless = page_of(made_up_labelling([f"class {i}" for i in range(len(HOSTILE))], 60))
     assert page.open == []
-    assert {tag for tag, _ in page.elements} == {tag for tag, _ in harmless.elements} | {"details", "h3"}
+    assert {tag for tag, _ in page.elements} == {tag for tag, _ in harmless.elements} | {"details", "h3", "wbr"}
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert not set("\x00\t\u202e") & set(page.text)
     for shown in (
@@ -261,3 +261,20 @@ def test_twenty_thousand_pictures_of_a_hundred_classes_make_a_page_below_the_lim
     labelling = made_up_labelling([f"class {i}" for i in range(100)], 20_000, paths=paths)
     path = write_label_report(tmp_path / "report.html", labelling, title="Many")
     assert 1_000_000 < path.stat().st_size <= 8_000_000
+
+
+def test_ten_classes_have_ten_colours_on_the_map():
+    content = render_label_report(made_up_labelling([f"class {i}" for i in range(10)], 200), title="T").decode()
+    drawing = re.search(r'<svg class="map.*?</svg>', content, re.S)[0]
+    assert len(set(re.findall(r'<path class="points labelled" stroke="(#\w+)"', drawing))) == 10
+    assert "Colours repeat" not in content
+
+
+def test_the_page_names_what_it_was_made_with_and_how_to_label_more():
+    made_with = {"backbone": "some-net", "side": 160, "labels": "mine.csv", "reject": None}
+    page = page_of(made_up_labelling(ANIMALS, 40, made_with=made_with))
+    assert "Made with backbone: some-net; side: 160; labels: mine.csv; reject: none." in " ".join(page.text.split())
+    assert (
+        "How: write the class of each into the column label of labels.csv, and give that file with --labels"
+        in page.text
+    )

@@ -26,6 +26,10 @@ NAMES = [
     "柴犬" * 20,
     "dog\ncat",
 ]
+TEN = [
+    f"{animal} of a_rather-long name" for animal in ("beaver", "butterfly", "crocodile", "flatfish", "lamp", "maple")
+]
+TEN += ["motorcycle", "shark", "television", "tractor"]
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt install chromium")
 
@@ -58,6 +62,7 @@ def pages(tmp_path_factory) -> dict[str, bytes]:
         "pictures": made_up_labelling(["cat", "dog", "wolf"], 90, paths=paths, findings=every_finding()),
         "hostile names": made_up_labelling(NAMES, 90, paths=paths, findings=hostile),
         "many classes of rows": made_up_labelling([f"class {i}" for i in range(40)], 400),
+        "ten classes": made_up_labelling(TEN, 200),
         "one class": made_up_labelling(["all"], 12, estimate=None),
     }
     return {name: render_label_report(labelling, title=name) for name, labelling in labellings.items()}
@@ -109,3 +114,19 @@ def test_a_page_that_was_tampered_with_neither_runs_scripts_nor_loads_pictures(p
     assert page["title"] == "pictures"
     assert page["unloaded"] == 1
     assert log.count("Content Security Policy") >= 2
+
+
+def test_ten_classes_have_their_names_on_the_map_and_none_overlaps(seen):
+    page = seen[0]["ten classes", DESK]
+    assert page["names_on_the_map"] >= 9
+    assert page["names_that_overlap"] == 0
+
+
+def test_long_names_break_between_words(seen):
+    assert seen[0]["ten classes", DESK]["broken_words"] == seen[0]["ten classes", PHONE]["broken_words"] == 0
+
+
+def test_a_table_that_scrolls_says_so_on_a_phone_only(seen):
+    for width, scrolls in ((DESK, 0), (PHONE, 1)):
+        page = seen[0]["ten classes", width]
+        assert (page["tables_that_scroll"], page["hints_to_swipe"]) == (scrolls, scrolls)

@@ -73,6 +73,7 @@ def labels_json(labelling: Labelling) -> str:
     names = labelling.task.names
     everything = {
         "version": __version__,
+        "made_with": labelling.made_with,
         "classes": _classes(labelling),
         "items": labelling.records(),
         "estimate": asdict(labelling.estimate) if labelling.estimate else None,

@@ -10,10 +10,11 @@ import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.labelling.quality.rejection import rejection_table
-from remp.report.drawing import class_colour
+from remp.report.drawing import COLOURS, class_colour
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
+from remp.report.label.summary import how_to_label, said
 from remp.report.label.tiles import TileChoice, thumbnail_sources
-from remp.report.page import percent, render_page, short, visible
+from remp.report.page import breakable, percent, render_page, short, visible
 from remp.system.files import write_atomically
 from remp.version import __version__
 
@@ -102,6 +103,10 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "most_open_classes": MOST_OPEN_CLASSES,
         "most_open_findings": MOST_OPEN_FINDINGS,
         "version": __version__,
+        "made_with": {what: said(value) for what, value in labelling.made_with.items()},
+        "how": how_to_label(labelling),
+        "n_colours": len(COLOURS),
+        "breakable": breakable,
         "visible": visible,
         "short": short,
         "percent": percent,

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from remp.labelling.embedding.embed import Stage
-from remp.labelling.outcome import STATUSES, Labelling
+from remp.labelling.outcome import FOLDERS, STATUSES, Labelling
 from remp.labelling.quality.rejection import largest_threshold, rejection_table
 from remp.report.page import visible
 
@@ -95,6 +96,25 @@ def _next(labelling: Labelling) -> Iterator[str]:
         yield f"Label these {len(labelling.label_next)} next:"
     for advice in labelling.label_next:
         yield f"  {visible(labelling.task.names[advice.item])}  ({visible(advice.reason)})"
+    if labelling.label_next:
+        yield f"  How: {how_to_label(labelling)}"
+
+
+def how_to_label(labelling: Labelling) -> str:
+    """What a user does to label an item, in a sentence."""
+    in_a_file = "write the class of each into the column label of labels.csv, and give that file with --labels"
+    if labelling.task.paths and labelling.made_with.get("labels") == FOLDERS:
+        return f"move each into the folder of its class and run the same command again; or {in_a_file}."
+    return f"{in_a_file}."
+
+
+def said(value: Any) -> str:
+    """A setting in words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {said(inner)}" for name, inner in value.items())
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: "none"}[value]
+    return str(value)
 
 
 def _times(labelling: Labelling) -> Iterator[str]:
