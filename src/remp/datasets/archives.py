@@ -19,7 +19,7 @@ MEMBER_LIMIT = 2**28  # bytes; the largest member of any archive we read (CIFAR-
 # All members together may be so many times as large as the archive, and so many bytes more.
 _UNFOLDING, _UNFOLDING_BYTES = 50, 2**27
 # A member takes at least so many bytes of an archive, beyond the first so many members.
-_BYTES_A_MEMBER, _FREE_MEMBERS = 128, 50_000
+_BYTES_PER_MEMBER, _FREE_MEMBERS = 128, 50_000
 
 _BLOCK = 512  # bytes of a tar's headers
 _DECOMPRESSORS: dict[bytes, Callable[[BinaryIO], Any]] = {
@@ -158,7 +158,7 @@ class _TarMembers:
         _check_member(self.path, member.name, member.size)
         if not (member.isfile() or member.isdir()) or member.issparse():
             raise _link_error(self.path, member.name)
-        if len(self._places) > _FREE_MEMBERS + self.path.stat().st_size // _BYTES_A_MEMBER:
+        if len(self._places) > _FREE_MEMBERS + self.path.stat().st_size // _BYTES_PER_MEMBER:
             raise _unfolding_error(self.path)
         if member.isfile():
             self._places[member.name] = (member.offset_data, member.size)

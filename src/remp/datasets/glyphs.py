@@ -17,9 +17,9 @@ from remp.datasets.glyph_shapes import CELL, coverage, fill, read_outlines, thic
 from remp.system.progress import progress
 
 IMAGE_SIZE = 32
-IMAGES_A_CLASS = 64
-CELLS_A_PIXEL = 4  # in each direction
-PIXEL = CELLS_A_PIXEL * CELL  # the side of a pixel in the coordinates of the rasteriser
+IMAGES_PER_CLASS = 64
+CELLS_PER_PIXEL = 4  # in each direction
+PIXEL = CELLS_PER_PIXEL * CELL  # the side of a pixel in the coordinates of the rasteriser
 ONE = 1024  # 1.0 as a fixed-point number
 
 SCRIPTS = {
@@ -55,7 +55,7 @@ def prepare_glyphs(name: str = "glyphs", *, seed: int = 0, overwrite: bool = Fal
             name,
             splits,
             image_size=(IMAGE_SIZE, IMAGE_SIZE, 1),
-            counts={split: [IMAGES_A_CLASS] * len(classes) for split, classes in splits.items()},
+            counts={split: [IMAGES_PER_CLASS] * len(classes) for split, classes in splits.items()},
             source=f"fonts of matplotlib, seed {seed}",
             overwrite=overwrite,
             on_class=lambda split, class_name: bar.advance(note=class_name),
@@ -77,7 +77,7 @@ class Draws:
         return self._bits.random_raw(n // 8).astype("<u8").view(np.uint8).astype(np.int16)
 
 
-def draw(outlines: list[np.ndarray], *, seed: int, stream: int, n_images: int = IMAGES_A_CLASS) -> np.ndarray:
+def draw(outlines: list[np.ndarray], *, seed: int, stream: int, n_images: int = IMAGES_PER_CLASS) -> np.ndarray:
     """Draw one character many times, light on dark: uint8 (n_images, 32, 32, 1).
 
     outlines: the character in each face, int64 (n_edges, 2, 2), y upwards, in any unit. Seed and stream (the code
@@ -85,9 +85,9 @@ def draw(outlines: list[np.ndarray], *, seed: int, stream: int, n_images: int = 
     """
     draws = Draws(seed, stream)
     edges, image_of_edge = _place(outlines, draws, n_images)
-    ink = fill(edges, image_of_edge, n_images=n_images, size=IMAGE_SIZE * CELLS_A_PIXEL)
+    ink = fill(edges, image_of_edge, n_images=n_images, size=IMAGE_SIZE * CELLS_PER_PIXEL)
     ink = thicken(ink, draws.whole(0, 3, n_images))
-    return _develop(coverage(ink, CELLS_A_PIXEL), draws)[..., None]
+    return _develop(coverage(ink, CELLS_PER_PIXEL), draws)[..., None]
 
 
 def _place(outlines: list[np.ndarray], draws: Draws, n_images: int) -> tuple[np.ndarray, np.ndarray]:
@@ -125,7 +125,7 @@ def _develop(covered: np.ndarray, draws: Draws) -> np.ndarray:
         draws.whole(low, high, len(covered), 1, 1) for low, high in ((20, 80), (80, 170), (10, 60))
     )
     noise = (draws.octets(covered.size) + draws.octets(covered.size) - 255).reshape(covered.shape)
-    ink = covered * ~_patches(draws, len(covered)) * contrast // CELLS_A_PIXEL**2
+    ink = covered * ~_patches(draws, len(covered)) * contrast // CELLS_PER_PIXEL**2
     return np.clip(ground + ink + noise * grain // 256, 0, 255).astype(np.uint8)
 
 

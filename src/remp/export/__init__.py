@@ -1,14 +1,16 @@
-"""Labels in the form that other tools read: one file per format, and the table of them."""
+"""Labels in the form that other tools read, and the table of the formats."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from remp.errors import ConfigError
-from remp.export.class_folders import write_classes
-from remp.export.fiftyone import write_fiftyone
-from remp.export.hugging_face import write_hugging_face
-from remp.export.image_folder import write_image_folder
-from remp.export.label_studio import write_label_studio
+from remp.export.formats import (
+    write_classes,
+    write_fiftyone,
+    write_hugging_face,
+    write_image_folder,
+    write_label_studio,
+)
 from remp.export.labelled import ExportOptions, LabelledPictures
 
 Writer = Callable[[LabelledPictures, Path, ExportOptions], None]

@@ -38,7 +38,7 @@ def main_plane(points: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], 
     return lambda items: (items - centre) @ plane, share
 
 
-DOTS_AN_INCH = 170
+DOTS_PER_INCH = 170
 STYLE: Any = {
     "font.size": 10,
     "text.parse_math": False,  # a name may have a dollar sign
@@ -70,7 +70,7 @@ def styled_figure(width: float, height: float) -> Iterator[tuple["Figure", Calla
 
         def png() -> bytes:
             buffer = BytesIO()
-            figure.savefig(buffer, format="png", dpi=DOTS_AN_INCH, facecolor="white")
+            figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH, facecolor="white")
             return buffer.getvalue()
 
         yield figure, png

@@ -15,7 +15,7 @@ from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, embed
 from remp.methods import ReMP
 from remp.models import load
-from remp.report.drawing import COLOURS, DOTS_AN_INCH, INK, QUIET, class_colour, styled_figure
+from remp.report.drawing import COLOURS, DOTS_PER_INCH, INK, QUIET, class_colour, styled_figure
 from remp.reproduce.manifest import Axis, Item
 from remp.reproduce.scoring import Cell
 from remp.reproduce.trainings import Run
@@ -54,7 +54,7 @@ def _saved(width: float, height: float, paint: Callable[[Figure], None]) -> dict
             # Without a date, and with identifiers from a fixed word, the same numbers make the same file.
             extra: dict[str, Any] = {"metadata": {"Date": None}} if suffix == "svg" else {}
             with rc_context({"svg.hashsalt": "remp"}):
-                figure.savefig(buffer, format=suffix, dpi=DOTS_AN_INCH, facecolor="white", **extra)
+                figure.savefig(buffer, format=suffix, dpi=DOTS_PER_INCH, facecolor="white", **extra)
             found[suffix] = buffer.getvalue()
         return found
 

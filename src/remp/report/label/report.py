@@ -19,7 +19,7 @@ from remp.system.files import write_atomically
 from remp.version import __version__
 
 STRIP_LENGTHS = (8, 6, 4, 3, 2, 1, 0)  # eight stand in a line
-STRIPS_A_CLASS = 4
+STRIPS_PER_CLASS = 4
 MOST_TILES = 1200  # that many pictures are read in seconds
 MOST_CLASSES = 200  # with strips
 MOST_SKIPPED = 500
@@ -41,7 +41,7 @@ def render_label_report(labelling: Labelling, *, title: str, max_bytes: int = 8_
     """The page as HTML in UTF-8."""
     values = _values(labelling, title)
     n_classes = min(len(labelling.task.class_names), MOST_CLASSES)
-    lengths = [n for n in STRIP_LENGTHS if n * STRIPS_A_CLASS * n_classes <= MOST_TILES]
+    lengths = [n for n in STRIP_LENGTHS if n * STRIPS_PER_CLASS * n_classes <= MOST_TILES]
     source = _sources(labelling, lengths[0], n_classes)
     for length in lengths:
         page = render_page("label.html.j2", **values, **_tiles(TileChoice(labelling, source, length), n_classes))
