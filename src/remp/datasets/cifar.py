@@ -8,31 +8,41 @@ from typing import Any
 
 import numpy as np
 
-from remp.datasets import raw
 from remp.datasets.archives import Members, open_members
 from remp.datasets.decode import decode_members
+from remp.datasets.raw import (
+    RawClass,
+    RawSet,
+    ReadOptions,
+    check_counts,
+    fixed_size,
+    group_by_folder,
+    last_parts,
+    read_split_list,
+    refuse_rotations,
+)
 from remp.datasets.safe_pickle import as_text, get_images, get_names, get_numbers, load_pickle
 from remp.errors import DataError
 
 _SIZE, _IMAGES_PER_CLASS = 32, 600
 
 
-def read_cifar_fs(source: Path, options: raw.ReadOptions) -> raw.RawSet:
+def read_cifar_fs(source: Path, options: ReadOptions) -> RawSet:
     """CIFAR-FS: 64, 16 and 20 classes of 600 images; also from the R2D2 authors' zip, `cifar100/data/class/*.png`."""
     _check_options(options, "cifar-fs")
-    members, classes = open_members(source), raw.read_split_list("cifar-fs")
-    folders = {raw.last_parts(folder, 1): names for folder, names in raw.group_by_folder(members.names()).items()}
+    members, classes = open_members(source), read_split_list("cifar-fs")
+    folders = {last_parts(folder, 1): names for folder, names in group_by_folder(members.names()).items()}
     if folders:
         return _read_folders(members, folders, classes)
     return _as_raw_set(_read_official(members), classes, members)
 
 
-def read_fc100(source: Path, options: raw.ReadOptions) -> raw.RawSet:
+def read_fc100(source: Path, options: ReadOptions) -> RawSet:
     """FC100: 12, 4 and 4 superclasses, that is 60, 20 and 20 classes of 600 images."""
     _check_options(options, "fc100")
     members = open_members(source)
     cifar = _read_official(members)
-    splits = raw.read_split_list("fc100")
+    splits = read_split_list("fc100")
     children = {parent: cifar.classes_of(parent) for parents in splits.values() for parent in parents}
     for parent, found in children.items():
         if not found:
@@ -41,9 +51,9 @@ def read_fc100(source: Path, options: raw.ReadOptions) -> raw.RawSet:
     return _as_raw_set(cifar, classes, members)
 
 
-def _check_options(options: raw.ReadOptions, name: str) -> None:
-    raw.fixed_size(options, (_SIZE,), name)
-    raw.refuse_rotations(options, name)
+def _check_options(options: ReadOptions, name: str) -> None:
+    fixed_size(options, (_SIZE,), name)
+    refuse_rotations(options, name)
 
 
 @dataclass(frozen=True)
@@ -73,24 +83,24 @@ class _Cifar100:
         return np.flatnonzero(self.labels == label)
 
 
-def _as_raw_set(cifar: _Cifar100, classes: dict[str, list[str]], members: Members) -> raw.RawSet:
+def _as_raw_set(cifar: _Cifar100, classes: dict[str, list[str]], members: Members) -> RawSet:
     splits = {}
     for split, names in classes.items():
         counts = {name: cifar.count(name) for name in names}
-        raw.check_counts(counts, _IMAGES_PER_CLASS, f"{members.path} ({split})")
-        splits[split] = {name: raw.RawClass(counts[name], partial(cifar.images_of, name)) for name in names}
-    return raw.RawSet(splits, (_SIZE, _SIZE, 3), "CIFAR-100, the official archive")
+        check_counts(counts, _IMAGES_PER_CLASS, f"{members.path} ({split})")
+        splits[split] = {name: RawClass(counts[name], partial(cifar.images_of, name)) for name in names}
+    return RawSet(splits, (_SIZE, _SIZE, 3), "CIFAR-100, the official archive")
 
 
-def _read_folders(members: Members, folders: dict[str, list[str]], classes: dict[str, list[str]]) -> raw.RawSet:
+def _read_folders(members: Members, folders: dict[str, list[str]], classes: dict[str, list[str]]) -> RawSet:
     splits = {}
     for split, names in classes.items():
         files = {name: folders.get(name, []) for name in names}
-        raw.check_counts({name: len(files[name]) for name in names}, _IMAGES_PER_CLASS, f"{members.path} ({split})")
+        check_counts({name: len(files[name]) for name in names}, _IMAGES_PER_CLASS, f"{members.path} ({split})")
         splits[split] = {
-            name: raw.RawClass(len(files[name]), partial(decode_members, members, files[name], _SIZE)) for name in names
+            name: RawClass(len(files[name]), partial(decode_members, members, files[name], _SIZE)) for name in names
         }
-    return raw.RawSet(splits, (_SIZE, _SIZE, 3), "CIFAR-100, a folder per class")
+    return RawSet(splits, (_SIZE, _SIZE, 3), "CIFAR-100, a folder per class")
 
 
 def _read_official(members: Members) -> _Cifar100:

@@ -5,36 +5,43 @@ from pathlib import Path
 
 import numpy as np
 
-from remp.datasets import raw
 from remp.datasets.archives import Members, open_members
 from remp.datasets.decode import decode_members
+from remp.datasets.raw import (
+    RawClass,
+    RawSet,
+    ReadOptions,
+    check_counts,
+    fixed_size,
+    group_by_folder,
+    last_parts,
+    read_split_list,
+)
 from remp.errors import DataError
 
 _SIZES, _DRAWINGS = (28, 32), 20
 _PARTS = ("images_background", "images_evaluation")
 
 
-def read_omniglot(source: Path, options: raw.ReadOptions) -> raw.RawSet:
+def read_omniglot(source: Path, options: ReadOptions) -> RawSet:
     """The official two zips, or the folders they unpack to, side by side in `source`.
 
     One channel, ink is 255 on 0. With rotations every character turned by 90, 180 and 270 degrees is a class of its
     own, named `Alphabet/character01/90`.
     """
-    size = raw.fixed_size(options, _SIZES, "omniglot")
+    size = fixed_size(options, _SIZES, "omniglot")
     characters = _find_characters(source if source.is_dir() else source.parent)
     turns = range(4 if options.rotations else 1)
     splits = {}
-    for split, names in raw.read_split_list("omniglot").items():
+    for split, names in read_split_list("omniglot").items():
         counts = {name: len(characters[name][1]) if name in characters else 0 for name in names}
-        raw.check_counts(counts, _DRAWINGS, f"{source} ({split})")
+        check_counts(counts, _DRAWINGS, f"{source} ({split})")
         splits[split] = {
-            name + (f"/{90 * turn}" if turn else ""): raw.RawClass(
-                _DRAWINGS, partial(_draw, *characters[name], size, turn)
-            )
+            f"{name}/{90 * turn}" if turn else name: RawClass(_DRAWINGS, partial(_draw, *characters[name], size, turn))
             for turn in turns
             for name in names
         }
-    return raw.RawSet(splits, (size, size, 1), "Omniglot" + (" with rotations" if options.rotations else ""))
+    return RawSet(splits, (size, size, 1), "Omniglot" + (" with rotations" if options.rotations else ""))
 
 
 def _find_characters(folder: Path) -> dict[str, tuple[Members, list[str]]]:
@@ -45,8 +52,8 @@ def _find_characters(folder: Path) -> dict[str, tuple[Members, list[str]]]:
         if found is None:
             raise DataError(f"{folder} has neither {part}.zip nor a folder {part}: omniglot needs both official zips")
         members = open_members(found)
-        for path, files in raw.group_by_folder(members.names()).items():
-            characters[raw.last_parts(path, 2)] = (members, files)
+        for path, files in group_by_folder(members.names()).items():
+            characters[last_parts(path, 2)] = (members, files)
     return characters
 
 
