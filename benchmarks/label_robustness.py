@@ -1,17 +1,17 @@
 """Labels one can rely on: any proportions, one label or fifty, wrong labels, strangers; with rivals on the same draws.
 
-    python benchmarks/label_robustness.py FEATURES.npz [--split 1] [--draws 10] [--out results/robustness]
+    python benchmarks/label_robustness.py FEATURES.npz ... [--split 1] [--draws 10] [--out results/robustness]
 
 FEATURES.npz holds x (n, d) features, y (n,) classes and s (n,) the half that a row belongs to: 0 to choose settings on,
 1 to be scored once. Every row of a table is a kind of task at a number of labels per class, its columns are methods on
-the same draws. Written to --out: NAME.json with every number, NAME.md with the tables, NAME.png with the coverage plot.
+the same draws; rows with wrong labels, strangers or easy labels have no rivals. Written to --out: NAME.md with the
+table of a feature set, NAME.png with its coverage plot, README.md with one line per set and the rows over all sets.
 
 Rivals were tuned on the first halves of seventeen feature sets together (results/tries/robustness.md): logistic
 regression, the nearest class mean, label spreading and self-training.
 """
 
 import argparse
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -116,6 +116,8 @@ def _centred(draw: Draw) -> np.ndarray:
 
 def logistic_regression(draw: Draw) -> np.ndarray:
     rows, known = _unit(draw.rows), ~draw.free
+    if known.sum() < rows.shape[1]:  # the weights lie in the span of the labelled rows: the same, but faster
+        rows = rows @ np.linalg.qr(rows[known].T)[0]
     return LogisticRegression(C=10, max_iter=200).fit(rows[known], draw.given[known]).predict(rows)
 
 
@@ -130,8 +132,11 @@ def label_spreading(draw: Draw) -> np.ndarray:
 
 
 def self_training(draw: Draw) -> np.ndarray:
+    rows = _unit(draw.rows)
+    if len(rows) < rows.shape[1]:
+        rows = rows @ np.linalg.qr(rows.T)[0]
     model = SelfTrainingClassifier(LogisticRegression(C=10, max_iter=200), threshold=0.9)
-    return model.fit(_unit(draw.rows), draw.given).predict(_unit(draw.rows))
+    return model.fit(rows, draw.given).predict(rows)
 
 
 def paper_rule(draw: Draw) -> np.ndarray:
@@ -150,7 +155,7 @@ RIVALS: dict[str, Callable[[Draw], np.ndarray]] = {
 }
 
 
-def score(draw: Draw) -> dict[str, Any]:
+def score(draw: Draw, with_rivals: bool) -> dict[str, Any]:
     """All that is measured of one draw."""
     names = tuple(map(str, range(len(draw.given))))
     task = LabellingTask(names, draw.given, tuple(map(str, range(draw.n_classes))))
@@ -159,7 +164,7 @@ def score(draw: Draw) -> dict[str, Any]:
     free, known = draw.free, draw.free & (draw.truth >= 0)
     hits = labelling.best == draw.truth
     found: dict[str, Any] = {"remp": hits[free].mean(), "left out": labelling.left_out}
-    for name, rival in (RIVALS | {"paper's rule": paper_rule}).items():
+    for name, rival in (RIVALS | {"paper's rule": paper_rule}).items() if with_rivals else ():
         found[name] = (rival(draw) == draw.truth)[free].mean()
     estimate = labelling.estimate
     if estimate is not None:
@@ -185,14 +190,14 @@ def measure(x: np.ndarray, y: np.ndarray, n_draws: int, shots: tuple[int, ...]) 
                     draw_task(x, y, sizes, n_shot, variant, np.random.default_rng([seed, n_shot, len(kind)]))
                     for seed in range(n_draws)
                 ]
-                scores = [score(draw) for draw in draws if draw is not None]
+                scores = [score(draw, not variant) for draw in draws if draw is not None]
                 if scores:
                     print(f"{kind}, {n_shot} labels, {variant or 'plain'}", flush=True)
                     yield _summary(kind, n_shot, variant, scores)
 
 
 def _summary(kind: str, n_shot: int, variant: str, scores: list[dict[str, Any]]) -> dict[str, Any]:
-    methods = ["remp", "paper's rule", *RIVALS]
+    methods = [name for name in ("remp", "paper's rule", *RIVALS) if name in scores[0]]
     stated = [one for one in scores if "low" in one]
     probability, hit = (np.concatenate([one[name] for one in scores]) for name in ("probability", "hit"))
     return {
@@ -201,8 +206,8 @@ def _summary(kind: str, n_shot: int, variant: str, scores: list[dict[str, Any]])
         "variant": variant,
         "draws": len(scores),
         **{name: 100 * float(np.mean([one[name] for one in scores])) for name in methods},
-        "behind": 100 * float(max(np.mean([one[name] for one in scores]) for name in RIVALS))
-        - 100 * float(np.mean([one["remp"] for one in scores])),
+        "behind": _behind(scores),
+        "stated": len(stated),
         "covered": 100 * float(np.mean([one["low"] <= one["remp"] <= one["high"] for one in stated]))
         if stated
         else None,
@@ -217,14 +222,26 @@ def _summary(kind: str, n_shot: int, variant: str, scores: list[dict[str, Any]])
     }
 
 
+def _behind(scores: list[dict[str, Any]]) -> float | None:
+    """Points that the best rival is ahead, by the means of all draws; less than 0 if we are."""
+    means = {
+        name: 100 * float(np.mean([one[name] for one in scores])) for name in ("remp", *RIVALS) if name in scores[0]
+    }
+    return max(means[name] for name in RIVALS) - means["remp"] if len(means) > 1 else None
+
+
 def table(rows: list[dict[str, Any]], title: str) -> str:
     """Markdown: accuracy of all methods, how far we are behind the best rival, coverage, width, calibration error."""
     names = ["remp", "paper's rule", *RIVALS]
-    head = ["task", "labels", *names, "behind the best rival", "interval holds the truth", "its width", "ECE"]
+    head = ["task", "labels", *names, "behind the best rival", "stated", "holds the truth", "width", "ECE"]
     lines = [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         task = f"{row['kind']}, {row['variant']}" if row["variant"] else row["kind"]
-        cells = [task, str(row["labels"]), *(f"{row[name]:.1f}" for name in names), f"{max(0.0, row['behind']):.1f}"]
+        cells = [task, str(row["labels"]), *(f"{row[name]:.1f}" if name in row else "" for name in names)]
+        cells += [
+            "" if row["behind"] is None else f"{max(0.0, row['behind']):.1f}",
+            f"{row['stated']} of {row['draws']}",
+        ]
         cells += [_percent(row["covered"]), _percent(row["width"]), f"{row['ece']:.1f}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *_shares(rows), ""])
@@ -248,11 +265,12 @@ def _shares(rows: list[dict[str, Any]]) -> list[str]:
         f"Wrong labels found, 5 and more labels: {_ratio(wrong)}; right ones suspected: {_ratio(right)}.",
         f"Strangers found, 5 and more labels: {_ratio(strangers)}; others called unknown: {_ratio(alarms)}.",
     ]
-    worst = max(rows, key=lambda row: row["behind"])
-    behind = sum(row["behind"] > 1 for row in rows)
+    compared = [row for row in rows if row["behind"] is not None]
+    worst = max(compared, key=lambda row: row["behind"])
+    behind = sum(row["behind"] > 1 for row in compared)
     lines.append(
-        f"More than a point behind the best rival in {behind} of {len(rows)} rows, at most {worst['behind']:.1f} "
-        f"({worst['kind']}, {worst['labels']} labels{', ' + worst['variant'] if worst['variant'] else ''})."
+        f"More than a point behind the best rival in {behind} of {len(compared)} rows, at most {worst['behind']:.1f} "
+        f"({worst['kind']}, {worst['labels']} labels)."
     )
     return [f"- {line}" for line in lines]
 
@@ -283,26 +301,77 @@ def plot_coverage(rows: list[dict[str, Any]], path: Path, title: str) -> None:
     pyplot.close(figure)
 
 
+def summary(found: dict[str, list[dict[str, Any]]], draws: int) -> str:
+    """Markdown: one line per feature set, then every kind of task and number of labels, as means over the sets."""
+    head = ["feature set", "rows", "behind by more than 1", "mean difference to the best rival", "to the rule before"]
+    head += [
+        "interval holds the truth",
+        "wrong labels found",
+        "right ones suspected",
+        "strangers found",
+        "others unknown",
+    ]
+    lines = ["# Labels for any proportions: all feature sets", "", f"Second halves, {draws} draws, scored once.", ""]
+    lines += [_line(head), "|" + "---|" * len(head)]
+    for name, rows in found.items():
+        many, plain = [row for row in rows if row["labels"] >= 5], [row for row in rows if row["behind"] is not None]
+        held = [low <= true <= high for row in rows for _, low, high, true in row["intervals"]]
+        wrong, right = (_counts(many, "10 % wrong labels", what) for what in ("wrong", "right"))
+        strange, alarms = (_counts(many, "10 % strangers", what) for what in ("strangers", "alarms"))
+        cells = [f"[{name}]({name}.md)", str(len(plain)), str(sum(row["behind"] > 1 for row in plain))]
+        cells += [f"{-np.mean([row['behind'] for row in plain]):+.1f}"]
+        cells += [f"{np.mean([row['remp'] - row[_BEFORE] for row in plain]):+.1f}", f"{100 * np.mean(held):.0f} %"]
+        lines.append(_line(cells + [_ratio(one) for one in (wrong, right, strange, alarms)]))
+    names = ["remp", _BEFORE, *RIVALS]
+    head = ["task", "labels", "sets", *names, "difference to the best in each set", "stated", "holds the truth", "ECE"]
+    lines += ["", "## Means over the sets", "", _line(head), "|" + "---|" * len(head)]
+    for key in dict.fromkeys((row["kind"], row["variant"], row["labels"]) for rows in found.values() for row in rows):
+        same = [row for rows in found.values() for row in rows if (row["kind"], row["variant"], row["labels"]) == key]
+        held = [low <= true <= high for row in same for _, low, high, true in row["intervals"]]
+        cells = [", ".join(part for part in key[:2] if part), str(key[2]), str(len(same))]
+        cells += [f"{np.mean([row[name] for row in same]):.1f}" if name in same[0] else "" for name in names]
+        cells += ["" if key[1] else f"{-np.mean([row['behind'] for row in same]):+.1f}"]
+        cells += [f"{100 * len(held) / sum(row['draws'] for row in same):.0f} %"]
+        cells += [
+            _percent(100 * float(np.mean(held)) if held else None),
+            f"{np.mean([row['ece'] for row in same]):.1f}",
+        ]
+        lines.append(_line(cells))
+    return "\n".join(lines) + "\n"
+
+
+_BEFORE = "paper's rule"
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _counts(rows: list[dict[str, Any]], variant: str, what: str) -> np.ndarray:
+    return np.sum([row[what] for row in rows if row["variant"] == variant] or [[0, 0]], 0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("features", type=Path)
+    parser.add_argument("features", type=Path, nargs="+")
     parser.add_argument("--split", type=int, default=1)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--shots", type=int, nargs="+", default=SHOTS, help="labels of each class")
     parser.add_argument("--out", type=Path, default=Path("robustness"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # of rivals that do not converge
-    found = np.load(arguments.features)
-    half = found["s"] == arguments.split
-    name = arguments.features.stem
-    title, rows = f"{name}, half {arguments.split}, {arguments.draws} draws", list[dict[str, Any]]()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for row in measure(found["x"][half], found["y"][half], arguments.draws, tuple(arguments.shots)):
-        rows.append(row)  # written after every row: it takes long
-        (arguments.out / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    everything: dict[str, list[dict[str, Any]]] = {}
+    for path in arguments.features:
+        found, name = np.load(path), path.stem
+        half = found["s"] == arguments.split
+        title = f"{name}, half {arguments.split}, {arguments.draws} draws"
+        rows = list(measure(found["x"][half], found["y"][half], arguments.draws, tuple(arguments.shots)))
+        everything[name] = rows
         (arguments.out / f"{name}.md").write_text(table(rows, title), encoding="utf-8")
-    plot_coverage(rows, arguments.out / f"{name}.png", title)
-    print(table(rows, title))
+        plot_coverage(rows, arguments.out / f"{name}.png", title)
+        (arguments.out / "README.md").write_text(summary(everything, arguments.draws), encoding="utf-8")
+    print(summary(everything, arguments.draws))
 
 
 if __name__ == "__main__":

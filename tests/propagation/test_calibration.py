@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from remp.propagation import calibration
 from remp.propagation.adaptive import adapt
-from remp.propagation.calibration import calibrate, rectification_hurts
+from remp.propagation.calibration import best_evidence, calibrate
 from remp.propagation.held_out import HeldOut
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
@@ -24,7 +24,7 @@ def drawn(m, sharpness, n_classes=5, seed=0):
     generator = torch.Generator().manual_seed(seed)
     logits = 2 * torch.randn(m, n_classes, generator=generator)
     labels = torch.multinomial(torch.softmax(sharpness * logits, -1), 1, generator=generator)[:, 0].numpy()
-    return HeldOut(np.arange(m), labels, logits, logits, np.ones(m), torch.ones(m, 2))
+    return HeldOut(np.arange(m), labels, logits, logits, logits, np.ones(m), torch.ones(m, 2))
 
 
 @pytest.mark.parametrize("sharpness", [0.3, 1.0, 2.0])
@@ -58,7 +58,7 @@ def test_probabilities_of_many_draws_are_right_on_average():
 
 def test_logits_of_any_size_give_finite_weights():
     scores = torch.tensor([[1e6, -1e6], [1e6, -1e6]])
-    held = HeldOut(np.arange(2), np.array([0, 1]), scores, scores, np.ones(2), torch.ones(2, 2))
+    held = HeldOut(np.arange(2), np.array([0, 1]), scores, scores, scores, np.ones(2), torch.ones(2, 2))
     assert np.isfinite(calibrate(MODEL, held, FIVE).weights).all()
 
 
@@ -68,13 +68,20 @@ def test_a_larger_scale_of_the_logits_is_taken_back():
     assert calibrate(forty, held, FIVE).best == pytest.approx(calibrate(ten, held, FIVE).best / 4)
 
 
-def test_rectification_hurts_if_the_held_out_labels_are_clearly_likelier_without_it():
+def test_rectification_is_left_out_if_the_held_out_labels_are_clearly_likelier_without_it():
     held = drawn(200, 1.0)
     noise = torch.randn(200, 5, generator=torch.Generator().manual_seed(1))
-    assert rectification_hurts(replace(held, scores=held.plain + 3 * noise))
-    assert not rectification_hurts(replace(held, plain=held.scores + 3 * noise))
-    assert not rectification_hurts(held)
-    assert not rectification_hurts(drawn(0, 1.0))
+    noisy = held.scores + 3 * noise
+    assert best_evidence(replace(held, scores=noisy, graph=noisy)) == "regression"
+    assert best_evidence(replace(held, scores=noisy, plain=noisy)) == "graph"
+    assert best_evidence(replace(held, plain=noisy, graph=noisy)) == "all"
+    assert best_evidence(held) == "all"
+    assert best_evidence(drawn(0, 1.0)) == "all"
+
+
+def test_two_labels_a_class_are_too_few_to_leave_anything_out():
+    held = drawn(10, 1.0)
+    assert best_evidence(replace(held, scores=torch.zeros(10, 5), graph=torch.zeros(10, 5))) == "all"
 
 
 def test_without_held_out_labels_more_labels_a_class_are_trusted_more():

@@ -39,8 +39,8 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         "adaptive" for any shares of the classes and any number of labels, or "paper".
     feature_transform : str
         Parts of "power+l2+centre", or "none".
-    layers : int
-        Passes over the unlabelled rows; 0 is no rectification.
+    layers : int or None
+        Passes over the unlabelled rows; 0 is no rectification. None is 6, and 10 with ``rule="paper"``.
     scale, repulsion, row_norm, similarity, residual, threshold, step, label_share
         As in :class:`remp.Rectification`, with defaults that suit thousands of rows; for ``rule="paper"`` only.
     balanced : bool
@@ -89,7 +89,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         *,
         rule: Rule = "adaptive",
         feature_transform: str = Propagation.transform,
-        layers: int = Propagation.layers,
+        layers: int | None = None,
         scale: float = Propagation.scale,
         repulsion: Repulsion = Propagation.repulsion,
         row_norm: RowNorm = Propagation.row_norm,
@@ -166,6 +166,8 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         if not self.tolerance >= 0:
             raise ConfigError(f"tolerance is {self.tolerance}; needed a share of the prototypes' norm, 0 or more")
         given = {field.name: getattr(self, field.name) for field in fields(Propagation) if field.name != "transform"}
+        rule: type[Adaptive | Propagation] = Propagation if self.rule == "paper" else Adaptive
+        given["layers"] = rule.layers if self.layers is None else self.layers
         if self.rule == "paper":
             return Propagation(transform=self.feature_transform, **given)
         unused = [name for name in given if name not in _SHARED and given[name] != getattr(Propagation, name)]
@@ -173,7 +175,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigError(
                 f"{unused[0]}={given[unused[0]]!r} is a setting of the paper's rule: give rule='paper' too"
             )
-        return Adaptive(self.feature_transform, self.layers, self.balanced)
+        return Adaptive(self.feature_transform, given["layers"], self.balanced)
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
         """X as rows, checked; an array that is no array of objects is not copied."""

@@ -26,6 +26,8 @@ _JUDGED, _MAPPED = 20_000, 2000
 _MOST_LABELLED = 4000
 # The accuracy is not estimated if more than this share of the unlabelled items resembles no class.
 _UNLIKE = 0.5
+# An interval wider than this says nothing: then no number is stated.
+_TOO_WIDE = 0.5
 _DEFAULTS = Adaptive()
 
 
@@ -62,6 +64,8 @@ def label_rows(
         status = _status(task, decision, fitted, reject)
         no_estimate = _no_estimate(task, status)
         estimate = None if no_estimate else _estimate(task, rows, fitted)
+        if estimate is not None and estimate.high - estimate.low > _TOO_WIDE:
+            no_estimate, estimate = _too_wide(estimate), None
         findings = (
             *suspicious_labels(task, fitted.held_out, fitted.calibration),
             *duplicates(
@@ -123,6 +127,13 @@ def _no_estimate(task: LabellingTask, status: np.ndarray) -> str:
             "these, so that the labelled items are like the others"
         )
     return ""
+
+
+def _too_wide(estimate: AccuracyEstimate) -> str:
+    return (
+        f"it may be anything from {estimate.low:.0%} to {estimate.high:.0%}: too few labels could be hidden to check "
+        "it, so label one or two more items of each class"
+    )
 
 
 def _status(task: LabellingTask, decision: Decision, fitted: Fitted | None, reject: float | None) -> np.ndarray:

@@ -1,37 +1,43 @@
 """Rectification for any shares of the classes and any number of labels, exact for any number of rows.
 
 The paper's rule assumes that every class is present, and lets many labels count no more than few. Here attention goes
-by the sum of three logits: a logistic regression on the labelled rows, the cosine with rectified prototypes, which
-fades as labels grow in number, and the logarithm of the classes' estimated shares. The first half of the layers assumes
-equal shares, and estimates them; the second half starts from the labelled rows again, with these shares.
+by the sum of four logits: a logistic regression on the labelled rows, labels spread along a graph of rows, the cosine
+with rectified prototypes, which fades as labels grow in number, and the logarithm of the classes' estimated shares. The
+first half of the layers assumes equal shares, and estimates them; the second half starts from the labelled rows again,
+with these shares.
 """
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from remp.errors import ConfigError, DataError
+from remp.propagation.graph import fit_graph
 from remp.propagation.logistic import Linear, fit_logistic
 from remp.rectification.propagate import Passes, checked_labels
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import Block, Rows, Shard
 
-# How the settings were found, on validation data of thirteen feature sets: results/tries/robustness.md.
-# Weight of the logits of the logistic regression.
-_REGRESSION = 1.5
-# Weight of the cosine with the prototypes while shares are estimated, and 60 / (K + 2) after, with K labels a class.
-_COSINE_FIRST, _COSINE, _COSINE_FADES = 30.0, 60.0, 2.0
+# How the settings were found, on validation data of seventeen feature sets: results/tries/robustness.md.
+# Weight of the cosine with the prototypes while shares are estimated, and 50 / (K + 1.5) after, with K labels a class.
+_COSINE_FIRST, _COSINE, _COSINE_FADES = 20.0, 50.0, 1.5
 # The labelled rows together have at least this share of all weight, and K / (K + 15) in the second half.
 _LABELS_FIRST, _LABELS_HALF_AT = 0.05, 15.0
-# The exponent of the shares is K / (K + 1/3): with one label, a large share may be a label that lies in the middle.
-_SHARES_FADE = 1 / 3
+# The exponent of the shares is K / (K + 0.6): with one label, a large share may be a label that lies in the middle.
+_SHARES_FADE = 0.6
 # So much of all rows is added to the classes' shares, in equal parts.
 _EQUAL = 0.1
+# The square root is for features like those after a ReLU: not if more than this part of the sum of their sizes
+# is that of negative numbers, in so many rows.
+_NEGATIVE, _SIGN_ROWS = 0.25, 1000
 # Labelled rows that the regression looks at, drawn by a fixed seed: of each class, and in all.
 _MOST_OF_A_CLASS, _MOST_LABELLED = 200, 10_000
+# Rows of the graph, as many unlabelled ones as labelled ones; with more classes than these there is no graph.
+_GRAPH_ROWS = 1000
 _SEED = 20210620
 
 
@@ -39,16 +45,17 @@ _SEED = 20210620
 class Adaptive:
     """Settings of `adapt`.
 
-    transform: parts of FeatureTransform joined by "+", without mirror and zoom; centre takes the mean of the class
-    means of the labelled rows, which does not move with the shares of the classes. layers: passes over the unlabelled
-    rows; 0 is the logistic regression alone. balanced: the classes are known to be of equal size.
+    transform: parts of FeatureTransform joined by "+", without mirror and zoom; power is left out where many numbers
+    are negative; centre takes the mean of the class means of the labelled rows, which does not move with the shares of
+    the classes. layers: passes over the unlabelled rows; 0 is the logistic regression alone. balanced: the classes are
+    known to be of equal size.
 
     >>> Adaptive(layers=0)
     Adaptive(transform='power+l2+centre', layers=0, balanced=False)
     """
 
     transform: str = "power+l2+centre"
-    layers: int = 10
+    layers: int = 6
     balanced: bool = False
 
     def __post_init__(self) -> None:
@@ -66,15 +73,17 @@ class Adaptive:
 class Adapted:
     """What is needed to compare rows with N classes.
 
-    regression: of the labelled rows. prototypes_before: (N, d) class means of the labelled rows, transformed;
+    settings: as given, power left out if it was. regression: of the labelled rows; graph: of labels that spread along a
+    graph of rows. prototypes_before: (N, d) class means of the labelled rows, transformed;
     prototypes: (N, d) the rectified ones. cosine: the weight of the cosine with these. log_shares: (N,) what is added
     to the logits for the shares of the classes among the unlabelled rows; 0 where they are equal. centre: (d,) what the
     transform takes away; size: what features are divided by. moves: for each layer the largest distance that a
-    prototype moved, relative to their mean norm. is_rectified: whether `logits` look at the prototypes.
+    prototype moved, relative to their mean norm. evidence: what `logits` look at besides the shares.
     """
 
     settings: Adaptive
     regression: Linear
+    graph: Linear
     prototypes_before: Tensor
     prototypes: Tensor
     cosine: float
@@ -82,7 +91,7 @@ class Adapted:
     centre: Tensor | None
     size: float
     moves: tuple[float, ...]
-    is_rectified: bool = True
+    evidence: Literal["all", "regression", "graph"] = "all"
 
     def features(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) as transformed rows (m, d)."""
@@ -92,11 +101,11 @@ class Adapted:
         """Raw rows (m, d) -> logits (m, N) as if all classes had equal shares: with the rectified prototypes, or with
         those before."""
         features = self.features(rows)
-        scores = _REGRESSION * self.regression(features)
-        if not self.is_rectified:
-            return scores
+        if self.evidence != "all":
+            return self.regression(features) if self.evidence == "regression" else self.graph(features)
         prototypes = self.prototypes if rectified else self.prototypes_before
-        return scores + self.cosine * (unit(features) @ unit(prototypes).to(features).T)
+        linear = self.regression + self.graph
+        return linear(features) + self.cosine * (unit(features) @ unit(prototypes).to(features).T)
 
     def logits(self, rows: Tensor, *, rectified: bool = True) -> Tensor:
         """`scores` plus the logarithm of the shares, which only the unlabelled rows tell."""
@@ -105,7 +114,11 @@ class Adapted:
 
     def without_rectification(self) -> "Adapted":
         """The same with the logistic regression and the shares alone."""
-        return replace(self, is_rectified=False)
+        return replace(self, evidence="regression")
+
+    def by_graph(self) -> "Adapted":
+        """The same with the labels that spread along the graph, and the shares alone."""
+        return replace(self, evidence="graph")
 
 
 _DEFAULTS = Adaptive()
@@ -120,6 +133,7 @@ def adapt(
     others pass over the rest.
     """
     labels, shard = checked_labels(rows, labels, n_classes), shard or Shard()
+    settings = replace(settings, transform=str(without_root_of_signed(settings.parts, rows)))
     transform, size = _fit_transform(rows, labels, n_classes, settings.parts, shard)
     dtype = torch.float32 if settings.parts.l2 else torch.float64
     passes = Passes(rows, labels, n_classes, transform, dtype, shard)
@@ -128,6 +142,11 @@ def adapt(
     _check_finite(label_sums, rows, shard)
     sample = _regression_sample(labels, n_classes)
     regression = fit_logistic(_features(transform, rows.take(sample), size), labels[sample], n_classes, shard)
+    graph = (
+        _fit_graph(rows, labels, n_classes, transform, size, shard)
+        if settings.layers
+        else _nothing(rows.dim, n_classes)
+    )
     n_shot = float(1 / (1 / counts).mean())
     before = label_sums / counts[:, None]
     prototypes, bias, moves = before, torch.zeros(n_classes, dtype=torch.float64), []
@@ -138,7 +157,7 @@ def adapt(
             prototypes = before
         cosine = _COSINE_FIRST if is_first else _fading_cosine(n_shot)
         prior = bias if settings.balanced or not is_first else torch.zeros_like(bias)
-        sums, masses = _layer_sums(passes, regression, prototypes, cosine, prior, size)
+        sums, masses = _layer_sums(passes, regression + graph, prototypes, cosine, prior, size)
         _check_finite(masses, rows, shard)
         bias = bias + torch.log(masses.mean() / masses) if settings.balanced else _log_shares(masses, n_shot)
         share = _LABELS_FIRST if is_first else n_shot / (n_shot + _LABELS_HALF_AT)
@@ -150,6 +169,7 @@ def adapt(
     return Adapted(
         settings=settings,
         regression=regression,
+        graph=graph,
         prototypes_before=before.to(dtype),
         prototypes=prototypes.to(dtype),
         cosine=_fading_cosine(n_shot) if n_layers else 0.0,
@@ -157,7 +177,7 @@ def adapt(
         centre=transform.centre,
         size=size,
         moves=tuple(moves),
-        is_rectified=n_layers > 0,
+        evidence="all" if n_layers else "regression",
     )
 
 
@@ -184,10 +204,41 @@ def _features(transform: RowTransform, rows: Tensor, size: float) -> Tensor:
     return features if size == 1.0 else features.double() / size
 
 
+def without_root_of_signed(parts: FeatureTransform, rows: Rows) -> FeatureTransform:
+    """The parts without power, if too many numbers of a sample of the rows are negative for it."""
+    if not parts.power or not len(rows):
+        return parts
+    numbers = rows.take(_sample(np.arange(len(rows)), _SIGN_ROWS)).double()
+    is_signed = float(-numbers.clamp(max=0).sum()) > _NEGATIVE * float(numbers.abs().sum())
+    return replace(parts, power=False) if is_signed else parts
+
+
+def _fit_graph(
+    rows: Rows, labels: np.ndarray, n_classes: int, transform: RowTransform, size: float, shard: Shard
+) -> Linear:
+    """Labels that spread over a sample of all rows; nothing without unlabelled ones, with very many classes, or without
+    l2: the graph is one of directions."""
+    unlabelled = np.flatnonzero(labels < 0)
+    if not transform.parts.l2 or not len(unlabelled) or not 1 < n_classes <= _GRAPH_ROWS:
+        return _nothing(rows.dim, n_classes)
+    labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
+    chosen = np.sort(np.concatenate([labelled, _sample(unlabelled, _GRAPH_ROWS)]))
+    return fit_graph(_features(transform, rows.take(chosen), size), labels[chosen], n_classes, shard)
+
+
 def _regression_sample(labels: np.ndarray, n_classes: int) -> np.ndarray:
     """Numbers of the labelled rows that the regression looks at, ascending: all of them, if they are not many."""
+    return _few_of_each(labels, n_classes, max(1, min(_MOST_OF_A_CLASS, _MOST_LABELLED // n_classes)))
+
+
+def _sample(numbers: np.ndarray, most: int) -> np.ndarray:
+    """At most `most` of these numbers, drawn by a fixed seed."""
+    return numbers if len(numbers) <= most else np.random.default_rng(_SEED).choice(numbers, most, replace=False)
+
+
+def _few_of_each(labels: np.ndarray, n_classes: int, most: int) -> np.ndarray:
+    """Numbers of at most `most` labelled rows of each class, ascending, drawn by a fixed seed."""
     labelled = np.flatnonzero(labels >= 0)
-    most = max(1, min(_MOST_OF_A_CLASS, _MOST_LABELLED // n_classes))
     if np.bincount(labels[labelled], minlength=n_classes).max() <= most:
         return labelled
     random = np.random.default_rng(_SEED)
@@ -198,7 +249,7 @@ def _regression_sample(labels: np.ndarray, n_classes: int) -> np.ndarray:
 class _LayerSums:
     """Of a block: sums of the unlabelled rows by their attention to each class (N, d), and of the attention (N,).
 
-    both: (d, 2 N) the weights of the regression, and the prototypes; bias: (N,). size: what features are divided by."""
+    both: (d, 2 N) weights of the linear part, and the prototypes; bias: (N,). size: what features are divided by."""
 
     both: Tensor
     bias: Tensor
@@ -222,11 +273,11 @@ class _LayerSums:
 
 
 def _layer_sums(
-    passes: Passes, regression: Linear, prototypes: Tensor, cosine: float, prior: Tensor, size: float
+    passes: Passes, linear: Linear, prototypes: Tensor, cosine: float, prior: Tensor, size: float
 ) -> tuple[Tensor, Tensor]:
     """Sums of the unlabelled rows by their attention to each class (N, d), and sums of the attention (N,)."""
-    both = torch.cat([_REGRESSION * regression.weights, cosine * unit(prototypes).T], 1)
-    bias = _REGRESSION * regression.bias + prior
+    both = torch.cat([linear.weights, cosine * unit(prototypes).T], 1)
+    bias = linear.bias + prior
     work = _LayerSums(both.to(passes.dtype), bias.to(passes.dtype), passes.transform, size)
     sums, masses = passes.shard.sums(*passes.shard.total(work, passes.rows, passes.labels))
     return sums, masses
@@ -252,3 +303,7 @@ def _move(before: Tensor, after: Tensor) -> float:
     """The largest distance that a prototype moved, relative to their mean norm."""
     distances = torch.linalg.vector_norm(after - before, dim=-1)
     return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))
+
+
+def _nothing(dim: int, n_classes: int) -> Linear:
+    return Linear(torch.zeros(dim, n_classes, dtype=torch.float64), torch.zeros(n_classes, dtype=torch.float64))

@@ -5,6 +5,7 @@ posterior: a prior that was measured on other tasks, times the likelihood of the
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,7 +19,9 @@ from remp.rectification.propagate import Propagated
 _GRID = np.linspace(-3, 3, 121)
 # The prior: normal in the logarithm. Its centre falls with 1 / √K for K labels of a class (the mean over classes): the
 # fewer labels, the less the logits are worth. Measured on validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _WIDTH = 0.3, 1.4, 0.5
+_CENTRE, _FALL, _WIDTH = -0.1, 1.25, 0.5
+# Its centre for the regression or the graph alone.
+_ALONE = 0.5
 # The same for the paper's rule: it falls with 1 / K, for similarities of scale 10 (results/tries/label_quality.md).
 _PAPER_CENTRE, _PAPER_FALL, _PAPER_SCALE = 0.1, 0.8, 10.0
 # Rows that were held out share what the others taught, so that each tells less than an independent one.
@@ -27,8 +30,9 @@ _WEIGHT = 0.5
 _WRONG = 0.08
 # Others are this much less sure than held-out rows, which had a part in the centre.
 _SHRINK = 0.9
-# Rectification is left out if the held-out labels are likelier without it by this many standard errors.
-_HURTS = 2.0
+# Rectification is left out if the held-out labels are likelier without it by this many standard errors, and if there
+# are this many of them for each class.
+_HURTS, _LEAST_HELD_OUT = 1.0, 3
 
 
 @dataclass(frozen=True)
@@ -60,20 +64,29 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
     return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
 
 
-def rectification_hurts(held_out: HeldOut) -> bool:
-    """Whether the held-out labels are clearly likelier without rectification, each way at its best temperature."""
-    if len(held_out) < 2:
-        return False
+def best_evidence(held_out: HeldOut) -> Literal["all", "regression", "graph"]:
+    """What the held-out labels are likeliest by, each at its best temperature: all logits together, unless the
+    regression or the graph alone is clearly better."""
+    if len(held_out) < max(2, _LEAST_HELD_OUT * held_out.scores.shape[1]):
+        return "all"
     sharpness = np.exp(np.linspace(-4, 4, 81))
-    difference = _best_logs(held_out.plain, held_out.labels, sharpness) - _best_logs(
-        held_out.scores, held_out.labels, sharpness
-    )
-    return bool(difference.sum() > _HURTS * difference.std(ddof=1) * np.sqrt(len(difference)) + 1e-9)
+    together = _best_logs(held_out.scores, held_out.labels, sharpness)
+
+    def gain(scores: Tensor) -> float:
+        difference = _best_logs(scores, held_out.labels, sharpness) - together
+        return float(difference.sum() - _HURTS * difference.std(ddof=1) * np.sqrt(len(difference)))
+
+    regression, graph = gain(held_out.plain), gain(held_out.graph)
+    if max(regression, graph) <= 1e-9:
+        return "all"
+    return "regression" if regression >= graph else "graph"
 
 
 def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
     """The logarithm of the inverse temperature that fits most tasks with so many labels (N,)."""
     if isinstance(model, Adapted):
+        if model.evidence != "all":
+            return _ALONE
         return _CENTRE - _FALL * float(np.mean(1 / np.sqrt(counts)))
     return _PAPER_CENTRE - _PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
 

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from remp.propagation.adaptive import Adapted, Adaptive
-from remp.propagation.calibration import Calibration, calibrate, rectification_hurts
+from remp.propagation.calibration import Calibration, best_evidence, calibrate
 from remp.propagation.held_out import HeldOut, hold_out, learn
 from remp.propagation.likeness import Likeness, fit_likeness
 from remp.rectification.propagate import Propagated, Propagation
@@ -45,9 +45,11 @@ def fit_rows(
     """
     model = learn(rows, labels, n_classes, settings, shard)
     held_out = hold_out(model, rows, labels)
-    left_out = isinstance(model, Adapted) and settings.layers > 0 and rectification_hurts(held_out)
-    if left_out:  # of the paper's rule, everything is as it was asked for
-        model, held_out = model.without_rectification(), replace(held_out, scores=held_out.plain)
+    left_out = False
+    if isinstance(model, Adapted) and settings.layers > 0:  # of the paper's rule, everything is as it was asked for
+        model = replace(model, evidence=best_evidence(held_out))
+        scores = {"all": held_out.scores, "regression": held_out.plain, "graph": held_out.graph}[model.evidence]
+        held_out, left_out = replace(held_out, scores=scores), model.evidence != "all"
     counts = np.bincount(labels[labels >= 0], minlength=n_classes)
-    likeness = fit_likeness(rows, labels, n_classes, settings.parts, shard or Shard())
+    likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard or Shard())
     return Fitted(model, held_out, calibrate(model, held_out, counts), likeness, left_out)

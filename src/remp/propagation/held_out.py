@@ -22,13 +22,14 @@ SEED = 20210620
 @dataclass(frozen=True)
 class HeldOut:
     """items: (m,) numbers of labelled rows whose class has another; labels: (m,) theirs. What they get without their
-    label: scores (m, N), those without rectification: plain (m, N), and resemblance (m,) as by Likeness.
-    features: (m, d), transformed."""
+    label: scores (m, N), those without rectification: plain (m, N), those of the graph: graph (m, N), and resemblance
+    (m,) as by Likeness. features: (m, d), transformed."""
 
     items: np.ndarray
     labels: np.ndarray
     scores: Tensor
     plain: Tensor
+    graph: Tensor
     resemblance: np.ndarray
     features: Tensor
 
@@ -58,17 +59,25 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     features = model.features(raw)
     settings = replace(model.settings, transform="l2" if model.settings.parts.l2 else "none")
     shape = len(items), n_classes
-    scores, plain, similar = torch.zeros(shape), torch.zeros(shape), torch.zeros(len(items))
+    scores, plain, graph, similar = *torch.zeros(3, *shape), torch.zeros(len(items))
     for fold in range(folds.max(initial=-1) + 1):
         is_out = folds[items] == fold
         given = np.where(is_out, -1, labels[items])
         without = learn(ArrayRows(features), given, n_classes, settings)
         scores[is_out] = without.scores(features[is_out]).float()
         plain[is_out] = without.without_rectification().scores(features[is_out]).float()
+        if isinstance(without, Adapted):
+            graph[is_out] = without.by_graph().scores(features[is_out]).float()
         similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
     found = np.flatnonzero(folds[items] >= 0)
     return HeldOut(
-        items[found], labels[items[found]], scores[found], plain[found], similar[found].numpy(), features[found]
+        items=items[found],
+        labels=labels[items[found]],
+        scores=scores[found],
+        plain=plain[found],
+        graph=graph[found],
+        resemblance=similar[found].numpy(),
+        features=features[found],
     )
 
 

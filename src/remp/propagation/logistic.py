@@ -29,6 +29,9 @@ class Linear:
         """(m, d) -> (m, N)"""
         return torch.addmm(self.bias.to(features), features, self.weights.to(features))
 
+    def __add__(self, other: "Linear") -> "Linear":
+        return Linear(self.weights + other.weights, self.bias + other.bias)
+
 
 def fit_logistic(features: Tensor, labels: np.ndarray, n_classes: int, shard: Shard) -> Linear:
     """Multinomial logistic regression, ridge penalty, classes of equal weight however many labels they have.

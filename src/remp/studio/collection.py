@@ -19,7 +19,7 @@ from remp.labelling.quality.findings import duplicates, equal_groups, near_group
 from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
-from remp.propagation.adaptive import Adaptive
+from remp.propagation.adaptive import Adaptive, without_root_of_signed
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.classes import StudioClass
@@ -29,7 +29,7 @@ from remp.system.progress import progress
 
 _PORTION = 256  # pictures embedded between two looks at whether to stop
 _MOST_TWINS = 40  # pictures that look alike in one finding
-# Features are kept rooted and of unit length; the rest of the transform depends on the labels, which change.
+# Features are kept rooted (if they are not signed) and of unit length; the rest of the transform depends on the labels, which change.
 _PARTS, _SETTINGS = FeatureTransform.parse("power+l2"), Adaptive(transform="l2+centre")
 
 
@@ -112,7 +112,7 @@ def _features(run: EmbeddingRun, *, in_place: bool) -> Features:
     """in_place: the values of the run may be changed, so that there is one copy of them in memory."""
     items = np.flatnonzero(run.is_done)
     values = run.values if in_place and len(items) == len(run.values) else run.values[items]
-    transform, _ = fit_transform(ArrayRows(values), _PARTS, Shard())
+    transform, _ = fit_transform(ArrayRows(values), without_root_of_signed(_PARTS, ArrayRows(values)), Shard())
     start = 0
     for chunk in ArrayRows(values).chunks():
         values[start : start + len(chunk)] = transform(chunk).numpy()
