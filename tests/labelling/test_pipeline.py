@@ -172,3 +172,12 @@ def test_two_processes_give_the_outcome_of_one(tmp_path, request):
     for name in ARRAYS:
         np.testing.assert_allclose(two[name], getattr(one, name), atol=1e-5, err_msg=name)
     assert STATUSES.index("uncertain") in two["status"]
+
+
+def test_an_interval_that_says_nothing_is_no_number_but_a_reason():
+    task, rows, _ = clustered_task(n_shot=1, noise=3.0)
+    labelling = label_rows(task, ArrayRows(rows))
+    assert labelling.estimate is None
+    assert "it may be anything from" in labelling.no_estimate
+    easy, rows, _ = clustered_task(n_shot=5, noise=0.3)
+    assert label_rows(easy, ArrayRows(rows)).no_estimate == ""

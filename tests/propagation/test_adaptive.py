@@ -168,3 +168,22 @@ def test_numbers_that_are_not_finite_and_settings_that_mean_nothing_are_refused(
         Adaptive(layers=-1)
     with pytest.raises(ConfigError, match="leave mirror and zoom out"):
         Adaptive("mirror")
+
+
+def test_signed_features_are_not_rooted_and_those_after_a_relu_are():
+    rows, labels, _ = heaps([20, 20], noise=0.5)
+    assert adapt(ArrayRows(np.abs(rows)), labels, 2).settings.transform == "power+l2+centre"
+    signed = adapt(ArrayRows(rows - rows.mean()), labels, 2)
+    assert signed.settings.transform == "l2+centre"
+    plain = adapt(ArrayRows(rows - rows.mean()), labels, 2, Adaptive("l2+centre"))
+    torch.testing.assert_close(signed.prototypes, plain.prototypes)
+
+
+def test_more_rows_than_the_graph_holds_give_the_same_answers_in_any_chunks(monkeypatch):
+    from remp.propagation import adaptive
+
+    monkeypatch.setattr(adaptive, "_GRAPH_ROWS", 20)
+    rows, labels, truth = heaps([60, 30, 40], n_shot=9, noise=0.6)
+    one, other = (adapt(ArrayRows(rows, chunk=chunk), labels, 3).logits(torch.from_numpy(rows)) for chunk in (13, 1000))
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-3)
+    assert (one.argmax(1).numpy() == truth).mean() > 0.9

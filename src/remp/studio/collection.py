@@ -29,7 +29,7 @@ from remp.system.progress import progress
 
 _PORTION = 256  # pictures embedded between two looks at whether to stop
 _MOST_TWINS = 40  # pictures that look alike in one finding
-# Features are kept rooted (if they are not signed) and of unit length; the rest of the transform depends on the labels, which change.
+# Features are kept rooted, unless they are signed, and of unit length; the rest of the transform depends on the labels.
 _PARTS, _SETTINGS = FeatureTransform.parse("power+l2"), Adaptive(transform="l2+centre")
 
 
