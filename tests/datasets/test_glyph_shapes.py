@@ -22,7 +22,7 @@ def fonts() -> Path:
 def drawn_by_freetype(character: str, face: str) -> np.ndarray:
     """The character's own box, scaled to a square: bool (SIZE, SIZE)."""
     canvas = Image.new("L", (900, 900))
-    font = ImageFont.truetype(fonts() / f"{face}.ttf", 400)
+    font = ImageFont.truetype(str(fonts() / f"{face}.ttf"), 400)
     ImageDraw.Draw(canvas).text((200, 200), character, font=font, fill=255)
     return np.asarray(canvas.crop(canvas.getbbox()).resize((SIZE, SIZE))) > 127
 

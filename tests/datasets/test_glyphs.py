@@ -46,7 +46,7 @@ def characters(split: str) -> str:
 def upright(character: str) -> np.ndarray:
     """The character as Pillow draws it, fitted into a square: bool (32, 32)."""
     canvas = Image.new("L", (200, 200))
-    font = ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans-Bold.ttf", 90)
+    font = ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans-Bold.ttf"), 90)
     ImageDraw.Draw(canvas).text((40, 40), character, font=font, fill=255)
     return np.asarray(ImageOps.pad(canvas.crop(canvas.getbbox()), (32, 32))) > 127
 

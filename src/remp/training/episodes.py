@@ -26,7 +26,7 @@ class TrainingEpisodes:
         """A batch of one episode of normalised images, cropped and mirrored at random. Seeds torch, for dropout."""
         sampler = self._first if number < self._n_first else self._sampler
         sampler.position = number
-        seed = int(np.random.SeedSequence([self._config.seed, number]).generate_state(1, np.uint64)[0] >> 1)
+        seed = int(np.random.SeedSequence([self._config.seed, number]).generate_state(1, np.uint64)[0]) >> 1
         torch.manual_seed(seed)
         generator = torch.Generator().manual_seed(seed)
 
