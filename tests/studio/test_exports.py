@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from embedding_cases import mean_colour_embedder
-from remp.errors import CheckpointError, ConfigError
+from remp.cli import app
+from remp.errors import CheckpointError, ConfigError, DataError
 from remp.estimator.saved import load_classifier
 from remp.export import FORMATS
 from remp.label_new import label_new
-from remp.studio.exports import export_session
+from remp.studio.exports import export_session, filler, session_of_results
 from studio_cases import numbers_of, started, write_collection
 
 
@@ -79,6 +81,44 @@ def test_it_labels_pictures_it_has_never_seen(session, tmp_path):
     items = json.loads((done.folder / "labels.json").read_text())["items"]
     assert len(items) == 15
     assert all(item["label"] in item["file"] for item in items)
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "labels", "model"])
+def test_a_bare_journal_is_exported_as_the_page_would(session, tmp_path, name):
+    from_page = export(session, tmp_path, name)
+    for results in (tmp_path / "photos-labelled", tmp_path / "photos-labelled.journal"):
+        alone = session_of_results(results, tmp_path / "photos", mean_colour_embedder())
+        written = tmp_path / f"{results.suffix}-{name}"
+        written.mkdir()
+        filler(alone, tmp_path / "photos", name)(written)
+        ours, theirs = (
+            {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+            for root in (written, from_page)
+        )
+        changing = {Path("report.html"), Path("labels.json"), Path("remp-files.json")}  # with seconds; files by hash
+        assert ours.keys() - changing == {path for path in theirs if not path.name.startswith(".")} - changing
+        assert all(content == theirs[path] for path, content in ours.items() if path not in changing)
+
+
+def test_the_command_exports_a_journal_with_the_backbone_it_was_made_with(session, tmp_path, monkeypatch):
+    monkeypatch.setattr("remp.studio.exports.find_embedder", lambda name, side=None: mean_colour_embedder())
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "photos-labelled"), "--to", "model"])
+    assert done.exit_code == 0, done.output
+    assert load_classifier(tmp_path / "photos-model" / "model.safetensors").class_names == ("blue", "green", "red")
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "photos-labelled.journal"), "--to", "labels"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "photos-labelled" / "labels.csv").is_file()
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "photos-labelled"), "--to", "folders"])
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in (tmp_path / "photos-folders").iterdir() if path.is_dir()} == {"red", "green", "blue"}
+
+
+def test_without_journal_or_results_nothing_is_exported(tmp_path):
+    write_collection(tmp_path / "photos", 1)
+    with pytest.raises(DataError, match="no journal"):
+        session_of_results(tmp_path / "photos-labelled")
+    with pytest.raises(DataError, match="give --pictures"):
+        session_of_results(tmp_path / "elsewhere-labelled.journal")
 
 
 def test_a_classifier_for_another_backbone_or_no_classifier_is_refused(session, tmp_path):

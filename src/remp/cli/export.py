@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
-FORMATS = "folders, imagefolder, huggingface, labelstudio, fiftyone"
+FORMATS = "folders, imagefolder, huggingface, labelstudio, fiftyone, labels, model"
 
 
 def export(
-    results: Annotated[Path, typer.Argument(help="A folder that remp label, or Export in remp studio, has written.")],
+    results: Annotated[
+        Path, typer.Argument(help="A folder that remp label or remp studio has written, or the journal of a studio.")
+    ],
     to: Annotated[str, typer.Option("--to", help=f"The format: {FORMATS}.")],
     out: Annotated[Path | None, typer.Option(help="The new folder; default PICTURES-FORMAT.")] = None,
     pictures: Annotated[
@@ -20,16 +22,26 @@ def export(
     seed: Annotated[int, typer.Option(help="imagefolder: of the draw which pictures are in val/.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
 ) -> None:
-    """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne."""
+    """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""
     from remp.export import find_format
-    from remp.export.labelled import ExportOptions, read_results
+    from remp.export.labelled import ExportOptions, pictures_of, read_results
     from remp.labelling.output.result_folder import ResultFolder
 
-    write = find_format(to)
+    if to not in ("labels", "model"):
+        find_format(to)
     options = ExportOptions(way="link" if link else "copy", validation=validation, seed=seed)
-    labelled = read_results(results, pictures)
-    place = out or labelled.folder.absolute().with_name(f"{labelled.folder.absolute().name}-{to}")
-    result = ResultFolder(place, overwrite=overwrite, numbered=out is None)
+    source = pictures or pictures_of(results.with_suffix("") if results.suffix == ".journal" else results)
+    name = f"{source.absolute().name}-{'labelled' if to == 'labels' else to}"
+    result = ResultFolder(out or source.absolute().with_name(name), overwrite=overwrite, numbered=out is None)
     result.check()
-    folder = result.write(lambda new: write(labelled, new, options))
-    typer.echo(f"{folder}: {len(labelled.labelled):,} of {len(labelled.names):,} pictures have a label")
+    if (results / "labels.json").is_file() and to not in ("labels", "model"):
+        labelled = read_results(results, pictures)
+        folder = result.write(lambda new: find_format(to)(labelled, new, options))
+        typer.echo(f"{folder}: {len(labelled.labelled):,} of {len(labelled.names):,} pictures have a label")
+        return
+    from remp.studio.exports import filler, session_of_results
+
+    session = session_of_results(results, pictures)
+    for notice in session.notices:
+        typer.echo(notice, err=True)
+    typer.echo(f"{result.write(filler(session, source, to, options))}: {len(session.task.names):,} pictures")

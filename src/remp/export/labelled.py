@@ -67,7 +67,7 @@ def of_labelling(labelling: Labelling, folder: Path) -> LabelledPictures:
 def read_results(results: Path, pictures: Path | None = None) -> LabelledPictures:
     """What `remp label` or the studio wrote to a folder. pictures: the folder that was labelled, by default the one
     beside the results without -labelled in its name."""
-    pictures = pictures or _beside(results)
+    pictures = pictures or pictures_of(results)
     if not pictures.is_dir():
         raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")
     items = _read_items(results / "labels.json")
@@ -86,7 +86,8 @@ def read_results(results: Path, pictures: Path | None = None) -> LabelledPicture
     )
 
 
-def _beside(results: Path) -> Path:
+def pictures_of(results: Path) -> Path:
+    """The folder that results lie beside, by their name."""
     return results.absolute().with_name(re.sub(r"-labelled(-\d+)?$", "", results.absolute().name))
 
 

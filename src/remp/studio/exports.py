@@ -1,19 +1,25 @@
 """What the studio writes when it is asked to: the labels of this moment, in the form that is wanted."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from remp.backbones.embedding import Embedder
+from remp.errors import DataError
 from remp.estimator.saved import SavedClassifier, save_classifier
 from remp.export import find_format
-from remp.export.labelled import ExportOptions, of_labelling
+from remp.export.labelled import ExportOptions, of_labelling, pictures_of
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
+from remp.labelling.tasks.listed import listed_task
+from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.propagation.held_out import sample_of
 from remp.report.label.report import write_label_report
-from remp.studio.collection import Prediction
+from remp.studio.collection import Prediction, open_collection
+from remp.studio.journal import Journal
 from remp.studio.session import Session
 
 LINKS = "links"  # class folders, with links in place of copies
@@ -24,13 +30,18 @@ def export_session(session: Session, folder: Path, out: Path, asked: dict[str, A
     """Write and say where. asked: "format": one of FORMATS, labels, links or model. Results of ours are replaced, what
     is not ours never."""
     wanted = str(asked.get("format"))
-    fill = _filler(session, folder, wanted, session.final())
+    fill = filler(session, folder, wanted)
     place = out if wanted == "labels" else out.with_name(f"{out.name.removesuffix('-labelled')}-{wanted}")
     is_ours = place.is_dir() and any(place.iterdir()) and not foreign_file(place)
     return {"folder": str(ResultFolder(place, overwrite=is_ours, numbered=not is_ours).write(fill))}
 
 
-def _filler(session: Session, source: Path, wanted: str, prediction: Prediction) -> Callable[[Path], None]:
+def filler(session: Session, source: Path, wanted: str, options: ExportOptions | None = None) -> Callable[[Path], None]:
+    """What writes the labels of this moment into a new folder, in one of the formats. source: the pictures' folder."""
+    options = options or ExportOptions(way="link" if wanted == LINKS else "copy")
+    if wanted not in ("labels", "model"):
+        write = find_format("folders" if wanted == LINKS else wanted)
+    prediction = session.final()
     labelling = prediction.labelling
     if wanted == "labels":
 
@@ -41,9 +52,33 @@ def _filler(session: Session, source: Path, wanted: str, prediction: Prediction)
         return fill
     if wanted == "model":
         return lambda folder: save_classifier(folder / "model.safetensors", trained(session, prediction))
-    write = find_format("folders" if wanted == LINKS else wanted)
-    options = ExportOptions(way="link" if wanted == LINKS else "copy")
     return lambda folder: write(of_labelling(labelling, source), folder, options)
+
+
+def session_of_results(results: Path, pictures: Path | None = None, embedder: Embedder | None = None) -> Session:
+    """The labels that results or the journal beside them tell of, with everything embedded, and without a page.
+
+    results: PICTURES-labelled, which need not exist if its journal does, or the journal. Without a journal, the labels
+    that were given to `remp label` count, as labels.csv has them.
+    """
+    results = Path(os.path.abspath(results))
+    journal = results if results.suffix == ".journal" else results.with_name(f"{results.name}.journal")
+    folder = Path(os.path.abspath(pictures or pictures_of(journal.with_suffix("") if results == journal else results)))
+    if not folder.is_dir():
+        raise DataError(f"the pictures of {results} are not in {str(folder)!r}: give --pictures FOLDER")
+    labels = results / "labels.csv"
+    if not journal.is_file() and not labels.is_file():
+        raise DataError(f"{results} has no labels.csv, and there is no journal {journal.name} beside it")
+    if not journal.is_file():
+        task = listed_task(folder, labels)
+        session = Session(task, Journal(Path(os.devnull)), lambda: embedder or find_embedder(DEFAULT_EMBEDDER))
+    else:
+        task, kept = open_collection(folder), Journal(journal)
+        kept.check(folder, task.names)
+        name, side = kept.made_with.get("backbone", DEFAULT_EMBEDDER), kept.made_with.get("side")
+        session = Session(task, kept, lambda: embedder or find_embedder(name, side=side))
+    session.embed()
+    return session
 
 
 def trained(session: Session, prediction: Prediction) -> SavedClassifier:

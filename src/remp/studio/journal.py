@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,20 @@ class Journal:
         self._waiting = bytearray()
         self._read()
 
-    def check(self, folder: Path, names: Sequence[str]) -> None:
-        """Raise DataError if this is the journal of another collection; start a new one with what tells that."""
+    @property
+    def made_with(self) -> dict[str, Any]:
+        """The backbone and the side that the journal was started with, as far as it says."""
+        header = self._header or {}
+        return {key: header[key] for key in ("backbone", "side") if header.get(key) is not None}
+
+    def check(self, folder: Path, names: Sequence[str], made_with: Mapping[str, Any] | None = None) -> None:
+        """Raise DataError if this is the journal of another collection; start a new one with what tells that.
+
+        made_with: the backbone and the side, to be kept in a new journal.
+        """
         if self._header is None:
             witnesses = {name: witness for name in _chosen(names) if (witness := _witness(folder / name))}
-            self._header = {"journal": _FORMAT, "folder": str(folder), "witnesses": witnesses}
+            self._header = {"journal": _FORMAT, "folder": str(folder), **(made_with or {}), "witnesses": witnesses}
             self._append({**self._header})
             return
         if self._header.get("journal") != _FORMAT:

@@ -57,7 +57,8 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
     task = open_collection(folder, options.labels)
     server = OneServer(out.with_name(f".{out.name}.studio"), folder)
     try:
-        session = open_session(task, folder, journal_of(out), lambda: _embedder(options))
+        made_with = {"backbone": getattr(options.backbone, "name", options.backbone), "side": options.side}
+        session = open_session(task, folder, journal_of(out), lambda: _embedder(options), made_with)
         listening = _listen(options.host, options.port)
         port = listening.getsockname()[1]
         keys, thumbnails = Keys(), Thumbnails(home() / "studio" / "thumbnails.sqlite")

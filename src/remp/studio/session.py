@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,12 @@ class Session:
         """Begin to embed and to predict, in threads that end with the process."""
         for work in (lambda: self.embedding.run(self._embedded), self._predict_forever, self._draw_forever):
             threading.Thread(target=work, daemon=True).start()
+
+    def embed(self) -> None:
+        """Embed everything now, for an export without a page. Raises DataError if that fails."""
+        self.embedding.run(self._embedded)
+        if self.embedding.problem:
+            raise DataError(self.embedding.problem)
 
     def stop(self) -> None:
         self.embedding.stop()
@@ -211,10 +217,16 @@ class Session:
             listener()
 
 
-def open_session(task: LabellingTask, folder: Path, journal: Path, find_embedder: Callable[[], Embedder]) -> Session:
-    """The session of a collection, as far as it had come."""
+def open_session(
+    task: LabellingTask,
+    folder: Path,
+    journal: Path,
+    find_embedder: Callable[[], Embedder],
+    made_with: Mapping[str, Any] | None = None,
+) -> Session:
+    """The session of a collection, as far as it had come. made_with: what a new journal says the features come from."""
     kept = Journal(journal)
-    kept.check(folder, task.names)
+    kept.check(folder, task.names, made_with)
     return Session(task, kept, find_embedder)
 
 
