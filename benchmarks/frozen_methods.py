@@ -34,7 +34,7 @@ def main() -> None:
     if arguments.only:
         return score(arguments.only, arguments.tasks)
     print(f"{arguments.tasks} tasks, 5-way 1-shot 15 queries, {DIM}-d, {torch.get_num_threads()} threads")
-    print(f"{'method':<18}{'seconds':>9}{'ms per task':>11}{'peak MiB':>10}{'accuracy %':>12}", flush=True)
+    print(f"{'method':<18}{'seconds':>9}{'ms per task':>13}{'peak MiB':>10}{'accuracy %':>12}", flush=True)
     for name in chosen_methods(arguments.methods, "protonet"):
         subprocess.run([sys.executable, __file__, "--tasks", str(arguments.tasks), "--only", name], check=True)
 
@@ -50,7 +50,7 @@ def score(name: str, tasks: int) -> None:
     accuracies = score_episodes(method, episodes, features)
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{name:<18}{seconds:>9.1f}{1000 * seconds / tasks:>11.2f}{peak:>10.0f}{100 * accuracies.mean():>12.1f}")
+    print(f"{name:<18}{seconds:>9.1f}{1000 * seconds / tasks:>13.2f}{peak:>10.0f}{100 * accuracies.mean():>12.1f}")
 
 
 def made_up_features() -> tuple[Tensor, np.ndarray]:

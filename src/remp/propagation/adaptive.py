@@ -23,7 +23,7 @@ from remp.rectification.transform import FeatureTransform, RowTransform, fit_tra
 from remp.rows import Block, Rows, Shard
 
 # How the settings were found, on validation data of seventeen feature sets: results/tries/robustness.md.
-# Weight of the cosine with the prototypes while shares are estimated, and 50 / (K + 1.5) after, with K labels a class.
+# Weight of the cosine with the prototypes while shares are estimated, and 50 / (K + 1.5) after, for K labels per class.
 _COSINE_FIRST, _COSINE, _COSINE_FADES = 20.0, 50.0, 1.5
 # The labelled rows together have at least this share of all weight, and K / (K + 15) in the second half.
 _LABELS_FIRST, _LABELS_HALF_AT = 0.05, 15.0

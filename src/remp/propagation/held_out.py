@@ -12,8 +12,8 @@ from remp.rectification.propagate import Propagated, Propagation, propagate
 from remp.rows import ArrayRows, Rows, Shard
 
 MOST_FOLDS = 5
-# Unlabelled rows that the propagation of a fold sees: this many, or this many a class, but never more than the last.
-_ITEMS, _ITEMS_A_CLASS, _MOST_ITEMS = 1000, 50, 20_000
+# Unlabelled rows that the propagation of a fold sees: this many, or this many per class, but never more than the last.
+_ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 # Labelled rows that are looked at: more would take long, and tell little more.
 _MOST_LABELLED = 10_000
 SEED = 20210620
@@ -53,7 +53,7 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     """
     n_classes = len(model.prototypes)
     folds = fold_numbers(labels, n_classes)
-    unlabelled = sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_A_CLASS * n_classes), _MOST_ITEMS))
+    unlabelled = sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS))
     items = np.concatenate([_few_labelled(labels, n_classes), unlabelled])
     raw = rows.take(items)
     features = model.features(raw)

@@ -14,7 +14,7 @@ _FREEDOM = 10.0
 _MOST_STEPS, _TOLERANCE = 200, 1e-4
 # Multiplications of one step beyond which class means stand in: minutes for thousands of classes with a label each.
 _MOST_WORK = 5e9
-# The length of the class means then, about that of the weights of a regression on one row a class.
+# The length of the class means then, about that of the weights of a regression on one row per class.
 _LENGTH = 4.0
 
 

@@ -46,7 +46,7 @@ def classes(task: LabellingTask) -> list[str | None]:
         "row,label\n0,cat\n4,cat\n2,dog\n3,\n1,-1\n",
         "class,row\ncat,0\ncat,4\ndog,2",
     ],
-    ids=["a label a line", "with a header", "rows and labels", "labels and rows"],
+    ids=["one label per line", "with a header", "rows and labels", "labels and rows"],
 )
 def test_labels_of_rows_come_in_two_forms(array, labels):
     task, values = read(array, labels)

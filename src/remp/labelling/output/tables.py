@@ -62,7 +62,7 @@ def _utf8(name: str) -> str:
 
 
 def labels_csv(labelling: Labelling) -> str:
-    """One line an item, in the order of the task; cells are exact, whatever is in them."""
+    """One line per item, in the order of the task; cells are exact, whatever is in them."""
     lines = [",".join(COLUMNS)]
     lines += [",".join(_cell(record[column]) for column in COLUMNS) for record in labelling.records()]
     return "\n".join(lines) + "\n"

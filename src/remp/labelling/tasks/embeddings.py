@@ -77,7 +77,7 @@ def _only_array(archive: Any, path: Path) -> np.ndarray:
 
 
 def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> LabellingTask:
-    """A label a line, or lines of row (or id) and label."""
+    """One label per line, or lines of row (or id) and label."""
     lines = read_lines(file)
     if max((len(cells) for _, cells in lines), default=0) <= 1:
         return make_task(names, _label_a_line([cells for _, cells in lines], len(names), file))
