@@ -34,7 +34,6 @@ MODULES: dict[str, tuple[str, list[str]]] = {
     "estimate": ("labelling/quality/estimate.py", ["labelling/quality/test_estimate.py"]),
     "evaluation": ("evaluation/evaluate.py", ["evaluation/test_evaluate.py"]),
     "sampling": ("episodes/sampler.py", ["episodes/test_sampler.py"]),
-    "draws": ("episodes/draws.py", ["episodes/test_sampler.py"]),
     "checkpoint": ("checkpoint.py", ["test_checkpoint.py", "training/test_start_from.py"]),
 }
 

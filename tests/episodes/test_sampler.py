@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import gammainc
 from scipy.stats import beta, chisquare
 
 from remp.episodes import Episodes, EpisodeSampler, Protocol
@@ -168,6 +169,12 @@ def test_dirichlet_proportions_have_beta_marginals(concentration):
     np.testing.assert_allclose([(proportions < cut).mean() for cut in cuts], levels, atol=0.02)
 
 
+def test_proportions_go_on_smoothly_below_the_smallest_quantile_that_is_reckoned_with():
+    quantiles = 10.0 ** -np.array([[150.0, 160.0, 195.0, 205.0, 250.0]])
+    proportions = dirichlet_proportions(gammainc(0.01, quantiles), 0.01)
+    np.testing.assert_allclose(proportions, quantiles / quantiles.sum(), rtol=1e-6)
+
+
 def test_a_small_concentration_gives_nearly_all_queries_to_one_class():
     protocol = Protocol(distribution="dirichlet:0.001")
     queries = counts_of(EpisodeSampler(labels_of(*[80] * 6), protocol).sample(100).query_labels, 5)
@@ -197,6 +204,24 @@ def test_a_large_concentration_is_balanced():
             Protocol(3, 5, 15),
             "class 'cat' has 4 images; 5 shots + 15 queries need 20: "
             "lower --n-shot to 3 and --n-query to 1, or drop the class",
+        ),
+        (
+            (30, 5, 30),
+            Protocol(3, 5, 15),
+            "class 'cat' has 5 images; 5 shots + 15 queries need 20: "
+            "lower --n-shot to 4 and --n-query to 1, or drop the class",
+        ),
+        (
+            (30, 2, 30),
+            Protocol(3, 5, 15),
+            "class 'cat' has 2 images; 5 shots + 15 queries need 20: "
+            "lower --n-shot to 1 and --n-query to 1, or drop the class",
+        ),
+        (
+            (30, 1, 30),
+            Protocol(3, 5, 15),
+            "class 'cat' has 1 images; 5 shots + 15 queries need 20: "
+            "drop the class, an episode needs at least 2 images of each",
         ),
         (
             (30, 0, 30),

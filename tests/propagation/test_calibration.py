@@ -115,3 +115,21 @@ def test_the_prior_of_the_papers_rule_falls_with_one_over_the_labels_of_a_class(
     model = propagate(EYE, np.arange(5), 5, Propagation(scale=20.0))
     expected = calibration._PAPER_CENTRE - calibration._PAPER_FALL * (1 + 0.5 + 0.25 + 0.2 + 0.1) / 5 - np.log(2)
     assert calibration.typical_sharpness(model, np.array([1, 2, 4, 5, 10])) == pytest.approx(expected)
+
+
+def test_the_centres_of_the_priors_are_the_measured_ones():
+    """-0.1 - 1.25 / √K, and 0.1 - 0.8 / K for the paper's rule: results/tries/robustness.md and label_quality.md."""
+    paper = propagate(EYE, np.arange(5), 5, Propagation(scale=10.0))
+    assert calibration.typical_sharpness(MODEL, np.ones(5)) == pytest.approx(-1.35)
+    assert calibration.typical_sharpness(MODEL, np.full(5, 4)) == pytest.approx(-0.725)
+    assert calibration.typical_sharpness(replace(MODEL, evidence="graph"), np.ones(5)) == 0.5
+    assert calibration.typical_sharpness(paper, np.ones(5)) == pytest.approx(-0.7)
+    assert calibration.typical_sharpness(paper, np.full(5, 2)) == pytest.approx(-0.3)
+
+
+@pytest.mark.parametrize(("m", "evidence"), [(5, "all"), (6, "regression"), (7, "regression")])
+def test_three_held_out_labels_a_class_are_needed_to_leave_a_part_out(m, evidence):
+    """Two classes, and rows that are all alike: they have no spread, so that any loss is clear."""
+    plain = torch.tensor([[4.0, 0.0]]).repeat(m, 1)
+    held = HeldOut(np.arange(m), np.zeros(m, int), -plain, plain, -plain, np.ones(m), torch.ones(m, 2))
+    assert best_evidence(held) == evidence

@@ -1,5 +1,6 @@
 """Rectification at the ends of the number range."""
 
+import importlib
 from dataclasses import replace
 
 import pytest
@@ -90,3 +91,20 @@ def test_no_queries_are_refused():
 def test_settings_that_mean_nothing_are_refused(setting, message):
     with pytest.raises(ConfigError, match=message):
         Rectification(**setting)
+
+
+def test_attention_is_kept_only_if_it_is_asked_for():
+    support, labels, query = episode()
+    assert rectify(support, labels, query, 3, Rectification(layers=2)).attention == ()
+    assert len(rectify(support, labels, query, 3, Rectification(layers=2), keep_attention=True).attention) == 2
+
+
+def test_the_safe_range_is_that_of_all_items(monkeypatch):
+    """A signed row may divide a sum over supports and queries by next to nothing."""
+    support, labels, query = episode(shots=(1, 2, 3), n_query=11)
+    asked = []
+    module = importlib.import_module("remp.rectification.rectify")
+    monkeypatch.setattr(module, "largest_safe", lambda settings, projection, n_items: asked.append(n_items) or 1e4)
+    rectify(support, labels, query, 3, Rectification(layers=1))
+    assert asked == [6 + 11]
+    assert support.shape[2] not in (6, 11)
