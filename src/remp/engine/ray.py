@@ -85,7 +85,7 @@ class RayEngine:
         tasks, too, so that one message for each group comes here. finished: called with the number of each item."""
         handle, whole = [self._ray.put(work)], list[Made]()
         groups = [[self.begin(handle, item) for item in items[at : at + GROUP]] for at in range(0, len(items), GROUP)]
-        sums, numbers = [self._add.remote(*group) for group in groups], iter(range(len(items)))
+        sums, numbers = [self.begin_sum(group) for group in groups], iter(range(len(items)))
         try:
             for group, reference in zip(groups, sums, strict=True):
                 for made in group:
@@ -101,6 +101,10 @@ class RayEngine:
     def begin(self, handle: list[Any], item: Any) -> Any:
         """The reference of what a task will make of an item. handle: a list of the reference of the work."""
         return self._run.remote(handle, item)
+
+    def begin_sum(self, made: list[Any]) -> Any:
+        """The reference of the sum that a task will make of what these references are of."""
+        return self._add.remote(*made)
 
     def blocks(self, rows: Rows, labels: np.ndarray | None = None) -> tuple[list[Any], list[int]]:
         """References of the blocks of these rows, for tasks, and how many rows each has. While labels that cannot be
