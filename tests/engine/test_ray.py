@@ -21,7 +21,7 @@ from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows, JoinedRows
 
 pytest.importorskip("pyarrow")
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'remp[ray]'")
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[data]' pyarrow")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -17,7 +17,7 @@ from studio_cases import COLOURS, write_collection
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
-pytest.importorskip("uvicorn", reason="the studio needs uvicorn: pip install 'remp[studio]'")
+pytest.importorskip("uvicorn", reason="the studio needs uvicorn: pip install starlette uvicorn")
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt install chromium"),
     pytest.mark.slow,

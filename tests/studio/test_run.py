@@ -18,7 +18,7 @@ from remp.studio.run import StudioOptions, _check_host, is_local, result_folder
 from remp.studio.sample import N_DIGITS, write_sample
 from studio_cases import write_collection
 
-pytest.importorskip("uvicorn", reason="the studio needs uvicorn: pip install 'remp[studio]'")
+pytest.importorskip("uvicorn", reason="the studio needs uvicorn: pip install starlette uvicorn")
 
 
 def start(folder: Path, home: Path) -> subprocess.Popen:

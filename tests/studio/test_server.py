@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-pytest.importorskip("starlette", reason="the studio needs Starlette: pip install 'remp[studio]'")
+pytest.importorskip("starlette", reason="the studio needs Starlette: pip install starlette uvicorn")
 pytest.importorskip("httpx2", reason="the test client of Starlette needs httpx2")
 
 from starlette.testclient import TestClient

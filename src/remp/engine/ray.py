@@ -232,5 +232,5 @@ def _import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ConfigError("--engine ray needs Ray: pip install 'remp[ray]'") from error
+        raise ConfigError("--engine ray needs Ray: pip install 'ray[data]' pyarrow") from error
     return ray

@@ -1,4 +1,4 @@
-"""Rows of a Parquet file, read batch by batch by pyarrow (`pip install remp[parquet]`): it need not fit in memory."""
+"""Rows of a Parquet file, read batch by batch by pyarrow (`pip install pyarrow`): it need not fit in memory."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -135,7 +135,7 @@ def open_parquet(path: str | Path) -> Any:
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
-        raise DataError("reading Parquet needs pyarrow: pip install 'remp[parquet]'") from error
+        raise DataError("reading Parquet needs pyarrow: pip install pyarrow") from error
     with border(f"{place(path)} cannot be read as Parquet", _AGAIN):
         file = place(path).open() if "://" in str(path) else path
         return parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)

@@ -47,7 +47,7 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
         from remp.studio.guard import Guard, Keys
         from remp.studio.server import make_app
     except ImportError as error:
-        raise ConfigError(f"{error.name} is not installed: pip install 'remp[studio]'") from error
+        raise ConfigError(f"{error.name} is not installed: pip install starlette uvicorn") from error
     from remp.studio.exports import export_session
     from remp.studio.thumbnails import Thumbnails
 

@@ -138,5 +138,5 @@ def _pyarrow_fs() -> Any:
     try:
         import pyarrow.fs
     except ImportError as error:
-        raise DataError("Parquet and addresses such as s3:// need pyarrow: pip install 'remp[parquet]'") from error
+        raise DataError("Parquet and addresses such as s3:// need pyarrow: pip install pyarrow") from error
     return pyarrow.fs
