@@ -160,8 +160,10 @@ def test_a_webp_whose_decoder_would_take_a_gigabyte_is_refused() -> None:
     assert "x.webp is too large to be decoded (5000 x 5000; at most 24000000 pixels)" in outcome.text
 
 
-def test_threads_share_the_memory_for_decoding() -> None:
-    content = encoded(Image.new("RGBA", (SIDE, SIDE)), compress_level=1)
+@pytest.mark.parametrize("mode", ["RGBA", "I;16"])
+def test_threads_share_the_memory_for_decoding(mode: str) -> None:
+    """As one picture after the other: what a thread has freed is there for the next one."""
+    content = encoded(Image.new(mode, (SIDE, SIDE) if mode == "RGBA" else (8900, 8900)), compress_level=1)
 
     def decode_four() -> list[np.ndarray]:
         with ThreadPoolExecutor(4) as pool:

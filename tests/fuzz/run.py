@@ -2,7 +2,8 @@
 
     python tests/fuzz/run.py [--inputs 30000] [--seconds 600] [--seed 0] [--reader pictures] [--keep fuzz-findings]
 
-Prints a line for each reader, and each finding with the command that repeats it; ends with 1 if there is one.
+Prints a line for each reader, and each finding with the command that repeats it; ends with 1 if there is one, or if the
+time was too short for all inputs.
 """
 
 import argparse
@@ -49,7 +50,10 @@ def main() -> int:
     for finding in findings:
         _tell(finding, options)
     print(f"{n_tried} inputs, {len(findings)} findings")
-    return 1 if findings else 0
+    is_whole = n_tried >= each * len(readers)
+    if not is_whole:
+        print(f"not all of {each * len(readers)} in {options.seconds:.0f} s: give more --seconds, or try again alone")
+    return 1 if findings or not is_whole else 0
 
 
 def _options() -> argparse.Namespace:

@@ -11,7 +11,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from remp.datasets.archives import Members
 from remp.errors import DataError
 from remp.strangers import reason
-from remp.system.memory import Room
+from remp.system.memory import Room, hand_back_freed_memory
 
 MAX_PIXELS = 80_000_000  # more than most cameras have; a small file can claim to hold far more
 _MOST_PIXELS = {"WEBP": 24_000_000}  # its decoder takes three times the memory of the others
@@ -19,6 +19,7 @@ _LARGE = 4_000_000  # pixels; from here on a picture is shrunk before it is conv
 _STRIP = 1_000_000  # pixels that are converted at once
 _DECODING = Room(400 * 2**20)  # bytes of the pictures that threads decode at once
 _TINY = 2**20  # bytes that no thread has to wait for
+_MUCH = 2**26  # bytes that no thread may keep for its next picture
 # No other decoder of Pillow is tried: some, as that of PostScript, start programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif")
@@ -96,6 +97,8 @@ def _decode(content: bytes, enough: int, make: Callable[[Image.Image], np.ndarra
             image.load()  # first, so that what is wrong with the pixels is not taken for a fault of the EXIF data
             made = make(image)
             image.close()  # here, so that its memory is free when the next thread gets in
+            if n_bytes > _MUCH:
+                hand_back_freed_memory()
     return made
 
 

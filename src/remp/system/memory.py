@@ -1,10 +1,11 @@
-"""Keep freed memory instead of handing it back: on Linux CPUs, page faults of fresh blocks cost as much as sums."""
+"""Memory of the C library and of threads: freed blocks kept where they are reused (on Linux CPUs, page faults of fresh
+ones cost as much as sums), handed back where they are not, and room for so many bytes at once."""
 
 import ctypes
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _BYTES = 512 * 2**20
@@ -21,6 +22,13 @@ def keep_freed_memory() -> bool:
         return False
     reuses = any(mallopt(_M_MMAP_THRESHOLD, size) for size in (_BYTES, _BYTES_OLD))
     return reuses and bool(mallopt(_M_TRIM_THRESHOLD, _BYTES))
+
+
+def hand_back_freed_memory() -> None:
+    """Have glibc give freed blocks to the system: it keeps those that a thread has freed for this thread alone."""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 class Room:
