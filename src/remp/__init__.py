@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from remp.methods import METHODS as METHODS
     from remp.methods import Method as Method
     from remp.models import load as load
+    from remp.models import load_labelling as load_labelling
     from remp.rectification.rectify import rectify as rectify
     from remp.rectification.settings import Rectification as Rectification
     from remp.trained import Trained as Trained
@@ -72,6 +73,7 @@ _HOMES = {
     "label": "remp.label_files",
     "load": "remp.models",
     "load_episodes": "remp.episodes.files",
+    "load_labelling": "remp.models",
     "mean_interval": "remp.evaluation.statistics",
     "open_data": "remp.datasets",
     "paired_difference": "remp.evaluation.statistics",

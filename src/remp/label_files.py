@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from remp.backbones.embedding import Embedder
 from remp.engine.dataset import open_dataset
 from remp.engine.embed import embed
@@ -27,6 +25,8 @@ from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask, checked
 from remp.models import find_embedder
 from remp.propagation.adaptive import Adaptive
+from remp.propagation.learned import Learned
+from remp.propagation.saved import FILE, save_labelling
 from remp.report.label.report import write_label_report
 from remp.rows import ArrayRows, Rows, Shard
 from remp.rows.dataset import is_part
@@ -43,6 +43,7 @@ def label(
     labels: str | Path | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
+    save: str | Path | None = None,
     engine: Engine | None = None,
 ) -> Labelling | None:
     """Label the rest of a folder of pictures, of a file or of a Parquet dataset of embeddings: some have a label.
@@ -63,6 +64,8 @@ def label(
         The folder for the results. Default: SOURCE-labelled beside the source, with a number if that is taken.
     overwrite : bool
         Replace a result that is there.
+    save : str or Path, optional
+        A folder for the model, to label other pictures with: `remp label new/ --model FOLDER`, `load_labelling`.
     engine : Engine, optional
         Who computes, by default this process. With a `remp.engine.ray.RayEngine`, what is to be labelled is a dataset
         (also an address such as s3://bucket/folder) or a folder of pictures, which is embedded into one first.
@@ -95,8 +98,11 @@ def label(
     source = Path(Place(origin).name) if is_address else Path(source)
     place = result_folder(source, None if out is None else Path(out), overwrite)
     shard = (engine or Threads()).shard()
+    model_place = None if save is None else ResultFolder(Path(os.path.abspath(save)), overwrite, option="--save")
     if shard.rank == 0:
         place.check()
+        if model_place:
+            model_place.check()
     if is_address or is_dataset(source):
         found = _read_dataset(Place(origin), labels, options, engine or Threads())
     elif engine is not None:
@@ -109,10 +115,12 @@ def label(
     if labelling is None:
         return None
     given = str(labels) if labels else FOLDERS if found.task.paths else "a column"
-    made_with = {**_embedded_by(found.embedder), "labels": given, **_said(options)}
+    made_with = {**embedded_by(found.embedder), "labels": given, **_said(options)}
     labelling = replace(labelling, made_with=made_with)
     started = time.perf_counter()
-    folder = place.write(lambda folder: _fill(folder, labelling, _name(source), options))
+    folder = place.write(lambda folder: fill_result(folder, labelling, title_of(source), options))
+    if model_place:
+        model_place.write(lambda folder: save_labelling(folder / FILE, _learned(labelling, found)))
     seconds = {**labelling.seconds, "write": time.perf_counter() - started}
     return replace(labelling, seconds=seconds, folder=folder, stages=found.stages)
 
@@ -134,7 +142,7 @@ class _Found:
     task: LabellingTask
     rows: Rows
     seconds: dict[str, float]
-    hashes: dict[str, np.ndarray] = field(default_factory=dict)
+    hashes: dict[str, Any] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
     embedder: Embedder | None = None
 
@@ -206,7 +214,15 @@ def _label(found: _Found, options: LabelOptions, shard: Shard) -> Labelling | No
     return labelling and replace(labelling, seconds={**found.seconds, **labelling.seconds})
 
 
-def _embedded_by(embedder: Embedder | None) -> dict[str, Any]:
+def _learned(labelling: Labelling, found: _Found) -> Learned:
+    """The labelling as a model. Of datasets it is not known here what made the features: they count as ready-made."""
+    task, embedder = labelling.task, found.embedder
+    assert labelling.fitted is not None
+    learned = Learned.of(labelling.fitted, found.rows, task.labels, task.class_names)
+    return learned if embedder is None else learned.made_by(embedder.name, embedder.side, embedder.hash)
+
+
+def embedded_by(embedder: Embedder | None) -> dict[str, Any]:
     """What made the features, for those who want to know later; nothing of features that came ready-made."""
     return {} if embedder is None else {"backbone": embedder.name, "side": embedder.side, "embedder": embedder.hash}
 
@@ -224,19 +240,19 @@ def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFold
     if out is None:
         if not here.name:
             raise ConfigError(f"{source} has nothing beside it: give --out FOLDER for the results")
-        return ResultFolder(here.with_name(f"{_name(source)}-labelled"), overwrite, numbered=True)
+        return ResultFolder(here.with_name(f"{title_of(source)}-labelled"), overwrite, numbered=True)
     real, inside = Path(os.path.realpath(out)), Path(os.path.realpath(source))
     if inside in (real, *real.parents):
         raise ConfigError(f"--out {out} lies in {source}, which is only read: give a folder outside of it")
     return ResultFolder(Path(os.path.abspath(out)), overwrite)
 
 
-def _name(source: Path) -> str:
+def title_of(source: Path) -> str:
     here = Path(os.path.abspath(source))
     return here.stem if is_embeddings(source) else here.name
 
 
-def _fill(folder: Path, labelling: Labelling, title: str, options: LabelOptions) -> None:
+def fill_result(folder: Path, labelling: Labelling, title: str, options: LabelOptions) -> None:
     write_labels(labelling, folder)
     write_label_report(folder / "report.html", labelling, title=title)
     if options.class_folders:

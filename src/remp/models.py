@@ -1,7 +1,7 @@
 """Models by their name: trained methods, those that ship with the package, and what makes embeddings of images."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,7 +11,11 @@ from remp.backbones.timm_models import TIMM, load_timm
 from remp.checkpoint import load_trained
 from remp.errors import CheckpointError, ConfigError
 from remp.methods import Method, make_known
+from remp.propagation.saved import read_labelling
 from remp.trained import Trained
+
+if TYPE_CHECKING:
+    from remp.estimator import ReMPClassifier
 
 FOLDER = Path(__file__).parent / "weights"
 DEFAULT_EMBEDDER = "efficientnet-lite0"
@@ -67,6 +71,41 @@ def load(name: str | Path, *, method: type[Method] | None = None, **settings: An
     if method is not None:
         make_known(method)
     return load_trained(find_checkpoint(name), settings)
+
+
+def load_labelling(path: str | Path) -> "ReMPClassifier":
+    """Load a model that `remp label --save`, `ReMPClassifier.save` or `remp studio` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder of the model, or its file.
+
+    Returns
+    -------
+    ReMPClassifier
+        Fitted: `predict` and `predict_proba` take rows of features made as those it learned from, each by itself;
+        `refit` learns again with new rows as the unlabelled ones.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no such model, or it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import remp
+    >>> X = [[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.8, 0.1], [0.2, 0.9]]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = remp.ReMPClassifier().fit(X, ["cat", "dog", "", "", ""]).save(f"{folder}/model")
+    ...     model = remp.load_labelling(f"{folder}/model")
+    >>> model.predict([[0.7, 0.3]]).tolist()
+    ['cat']
+    """
+    from remp.estimator import ReMPClassifier
+
+    return ReMPClassifier._of(read_labelling(Path(path)))
 
 
 def find_embedder(name: str = DEFAULT_EMBEDDER, *, side: int | None = None) -> Embedder:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import remp
 from embedding_cases import mean_colour_embedder
-from remp import cli, label_files
+from remp import cli, label_files, label_new
 from remp.errors import RempError
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
@@ -30,7 +30,8 @@ def mean_colours(monkeypatch):
         found.append(mean_colour_embedder())
         return found[-1]
 
-    monkeypatch.setattr(label_files, "find_embedder", find)
+    for module in (label_files, label_new):
+        monkeypatch.setattr(module, "find_embedder", find)
     return found
 
 
@@ -327,3 +328,53 @@ def test_a_corrected_result_can_be_given_again(photos):
     call("photos", "--labels", "mine.csv", "--no-unknown", "--out", "again")
     given = {name for name, row in rows("again").items() if row["status"] == "given"}
     assert given == {f"{colour}/{example}.png" for colour in COLOURS for example in range(3)} | {"green 0.png"}
+
+
+def test_a_saved_labelling_says_the_same_of_the_same_pictures(photos):
+    printed = call("photos", "--save", "model", "--out", "first")
+    assert "remp label NEW/ --model model" in printed
+    call("photos/unlabelled", "--model", "model", "--out", "second")
+    first, second = rows("first"), rows("second")
+    assert len(second) == 9
+    for name, row in second.items():
+        assert row["label"] == first[f"unlabelled/{name}"]["label"]
+        assert float(row["probability"]) == pytest.approx(float(first[f"unlabelled/{name}"]["probability"]), abs=1e-5)
+    saved = json.loads(Path("second/labels.json").read_text())
+    assert (saved["made_with"]["model"], saved["made_with"]["together"]) == ("model", False)
+    assert saved["estimate"]["accuracy"] > 0
+    assert Path("second/report.html").exists()
+
+
+def test_new_pictures_may_be_learned_from_together(photos):
+    call("photos", "--save", "model", "--out", "first")
+    for number, colour in enumerate(COLOURS):
+        for item in range(4):
+            picture(Path("new") / f"{colour} {item}.png", colour, 1000 + 10 * number + item)
+    call("new", "--model", "model", "--together", "--no-unknown")
+    assert all(row["label"] in name for name, row in rows("new-labelled").items())
+
+
+def test_features_of_ones_own_have_models_too(photos):
+    truth = np.arange(60) % 3
+    np.save("X.npy", np.eye(3)[truth] * 4 + np.random.default_rng(0).normal(size=(60, 3)) * 0.3)
+    Path("y.csv").write_text("row,label\n" + "".join(f"{row},{'abc'[truth[row]]}\n" for row in range(9)))
+    call("--embeddings", "X.npy", "--labels", "y.csv", "--save", "model")
+    call("--embeddings", "X.npy", "--model", "model", "--out", "again", "--no-unknown")
+    assert [row["label"] for row in rows("again").values()] == ["abc"[label] for label in truth]
+    with pytest.raises(RempError, match="learned from features of your own"):
+        call("photos", "--model", "model")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["photos", "--model", "model", "--labels", "x.csv"], "--model has its own examples"),
+        (["photos", "--together"], "--together is for --model"),
+        (["photos", "--model", "none"], "there is no model"),
+        (["photos", "--save", "photos"], "photos exists already: give another --save"),
+    ],
+)
+def test_a_model_that_cannot_be_is_told_before_the_work(photos, mean_colours, arguments, message):
+    with pytest.raises(RempError, match=message):
+        call(*arguments)
+    assert mean_colours == []

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from embedding_cases import mean_colour_embedder
 from remp.cli import app
 from remp.errors import CheckpointError, ConfigError, DataError
-from remp.estimator.saved import load_classifier
 from remp.export import FORMATS
 from remp.label_new import label_new
+from remp.propagation.saved import read_labelling
 from remp.studio.exports import export_session, filler, session_of_results
 from studio_cases import numbers_of, started, write_collection
 
@@ -80,7 +80,7 @@ def test_it_labels_pictures_it_has_never_seen(session, tmp_path):
     assert done.folder == tmp_path / "new photos-labelled"
     items = json.loads((done.folder / "labels.json").read_text())["items"]
     assert len(items) == 15
-    assert all(item["label"] in item["file"] for item in items)
+    assert all(item["likeliest"] in item["file"] for item in items)
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "labels", "model"])
@@ -104,7 +104,7 @@ def test_the_command_exports_a_journal_with_the_backbone_it_was_made_with(sessio
     monkeypatch.setattr("remp.studio.exports.find_embedder", lambda name, side=None: mean_colour_embedder())
     done = CliRunner().invoke(app, ["export", str(tmp_path / "photos-labelled"), "--to", "model"])
     assert done.exit_code == 0, done.output
-    assert load_classifier(tmp_path / "photos-model" / "model.safetensors").class_names == ("blue", "green", "red")
+    assert read_labelling(tmp_path / "photos-model").classes == ("blue", "green", "red")
     done = CliRunner().invoke(app, ["export", str(tmp_path / "photos-labelled.journal"), "--to", "labels"])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "photos-labelled" / "labels.csv").is_file()
@@ -127,4 +127,4 @@ def test_a_classifier_for_another_backbone_or_no_classifier_is_refused(session, 
         label_new(tmp_path / "photos", model, out=tmp_path / "x", embedder=mean_colour_embedder("other"))
     model.write_bytes(b"nothing")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        load_classifier(model)
+        read_labelling(model)

@@ -27,7 +27,13 @@ def label(
     backbone: PictureBackbone = None,
     side: PictureSide = None,
     model: Annotated[
-        Path | None, typer.Option(help="A classifier from remp studio: labels new pictures without any example.")
+        Path | None, typer.Option(help="What --save or remp studio wrote: labels new pictures without any example.")
+    ] = None,
+    together: Annotated[
+        bool, typer.Option("--together", help="With --model: learn from all the new pictures together, too.")
+    ] = False,
+    save: Annotated[
+        Path | None, typer.Option(help="Folder for the labelling as a model, to label new pictures with --model.")
     ] = None,
     reject: Annotated[float | None, typer.Option(help="Leave unlabelled what is less probable than this: 0.9.")] = None,
     unknown: Annotated[bool, typer.Option(help="Call what resembles no class unknown.")] = True,
@@ -41,13 +47,17 @@ def label(
 ) -> None:
     """Label the rest of your pictures from a few examples. Your files are only read."""
     from remp.label_files import label as run
+    from remp.label_new import label_new
     from remp.labelling.options import LabelOptions
+    from remp.labelling.outcome import Labelling
     from remp.report.label.summary import stages_line, summary
 
-    if model is not None:
-        if folder is None or labels or embeddings or backbone or side or copy or link:
-            raise ConfigError("--model labels a folder by itself: give the folder, --reject, --out, --overwrite")
-        return _label_new(Path(folder), model, reject, out, overwrite)
+    if model is not None and (labels or backbone or side or save):
+        raise ConfigError(
+            "--model has its own examples and backbone: leave --labels, --backbone, --side and --save out"
+        )
+    if together and model is None:
+        raise ConfigError("--together is for --model: give both or none")
     if copy and link:
         raise ConfigError("--copy and --link were both given: give one of them")
     source, way = _source(folder, embeddings, backbone or side), "copy" if copy else "link" if link else None
@@ -60,22 +70,20 @@ def label(
         "side": side,
     }
     options = LabelOptions(**{name: value for name, value in given.items() if value is not None})
+    done: Labelling | None
     try:
-        done = run(source, options, labels=labels, out=out, overwrite=overwrite, engine=make_engine(engine, address))
+        if model is not None:
+            done = label_new(Path(source), model, options, together=together, out=out, overwrite=overwrite)
+        else:
+            engines = make_engine(engine, address)
+            done = run(source, options, labels=labels, out=out, overwrite=overwrite, save=save, engine=engines)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; no result was written. The same command goes on where this one was") from error
-    if done and done.folder:
+    if done is not None and done.folder:
         written = sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
         speed = [stages_line(done.stages)] if done.stages else []
-        _say("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}"]))
-
-
-def _label_new(folder: Path, model: Path, reject: float | None, out: Path | None, overwrite: bool) -> None:
-    from remp.label_new import label_new
-
-    done = label_new(folder, model, reject=reject, out=out, overwrite=overwrite)
-    n_labelled = int((done.labels >= 0).sum())
-    _say(f"{n_labelled:,} of {len(done.labels):,} pictures got a label\n{done.folder}: labels.csv, labels.json")
+        saved = [f"{save}: the model; label new pictures with remp label NEW/ --model {save}"] if save else []
+        _say("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}", *saved]))
 
 
 def _source(folder: str | None, embeddings: Path | None, backbone: str | int | None) -> str | Path:

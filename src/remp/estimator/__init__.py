@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from remp.errors import ConfigError
 from remp.estimator.label_codes import UNLABELLED, encoded
 from remp.propagation.adaptive import Adapted, Adaptive
 from remp.propagation.fit import fit_rows
+from remp.propagation.learned import Learned
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.settings import Metric, Repulsion, RowNorm
 from remp.rows import ArrayRows, Rows
@@ -135,11 +137,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
             rows = JoinedRows(rows, self._rows(X_unlabelled, reset=False))
             codes = np.concatenate([codes, np.full(len(rows) - len(codes), UNLABELLED)])
         fitted = fit_rows(rows, codes, len(self.classes_), settings)
-        self._model, self._calibration = _in_double(fitted.model), fitted.calibration
-        self.left_out_ = fitted.left_out
-        self.prototypes_ = self._model.prototypes.numpy()
-        self.moves_ = np.array(self._model.moves)
-        self.n_iter_ = len(self.moves_)
+        self._take(Learned.of(fitted, rows, codes, tuple(self.classes_.tolist())))
         self._warn_if_moving()
         self.label_distributions_ = self._distributions(rows, codes)
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
@@ -153,6 +151,53 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         """Labels of rows: (m, d) -> (m,)."""
         numbers = np.concatenate([part.argmax(1) for part in self._probabilities(X)])
         return self.classes_[numbers]
+
+    def save(self, path: str | Path) -> Path:
+        """Write what was learned into a folder, for `remp.load_labelling`; returns the file. It holds numbers, the
+        names of the classes and up to 10,000 labelled rows, and nothing in it is code.
+
+        Raises ConfigError if there is such a file already.
+        """
+        from remp.propagation.saved import FILE, save_labelling
+
+        check_is_fitted(self)
+        file = Path(path) / FILE
+        if file.exists():
+            raise ConfigError(f"{file} exists already: give another folder")
+        save_labelling(file, self._learned)
+        return file
+
+    def refit(self, X: Any) -> "ReMPClassifier":
+        """A new classifier from the same labelled rows, with these rows (m, d) as the unlabelled ones: it has looked at
+        all of them together. `transduction_` and `label_distributions_` are theirs."""
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        again = self._of(self._learned.with_rows(rows))
+        again.label_distributions_ = again._distributions(rows, np.full(len(rows), UNLABELLED))
+        again.transduction_ = again.classes_[again.label_distributions_.argmax(1)]
+        return again
+
+    @classmethod
+    def _of(cls, learned: Learned) -> "ReMPClassifier":
+        """A fitted classifier, without the rows of fit: it has no `transduction_`."""
+        settings = learned.fitted.model.settings
+        names = (
+            _SHARED if isinstance(settings, Adaptive) else [f.name for f in fields(settings) if f.name != "transform"]
+        )
+        given: dict[str, Any] = {name: getattr(settings, name) for name in names}
+        rule: Rule = "adaptive" if isinstance(settings, Adaptive) else "paper"
+        made = cls(rule=rule, feature_transform=settings.transform, **given)
+        made.classes_, made.n_features_in_ = np.array(learned.classes), learned.examples.shape[1]
+        made._take(learned)
+        return made
+
+    def _take(self, learned: Learned) -> None:
+        self._learned = learned
+        self._model, self._calibration = _in_double(learned.fitted.model), learned.fitted.calibration
+        self.left_out_ = learned.fitted.left_out
+        self.prototypes_ = self._model.prototypes.numpy()
+        self.moves_ = np.array(self._model.moves)
+        self.n_iter_ = len(self.moves_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows that have a label; so GridSearchCV works on labels of which some are missing."""

@@ -11,6 +11,7 @@ from remp.labelling.tasks.task import LabellingTask
 
 if TYPE_CHECKING:
     from remp.labelling.embedding.embed import Stage
+    from remp.propagation.fit import Fitted
 
 Status = Literal["given", "labelled", "uncertain", "unknown"]
 STATUSES: tuple[Status, ...] = ("given", "labelled", "uncertain", "unknown")
@@ -73,6 +74,7 @@ class Labelling:
     no_estimate: why there is no estimate, if there is none though items were labelled. left_out: whether rectification
     was left out because the held-out labels say that it hurts. reject: the threshold that was asked for, if any.
     made_with: what the labels depend on besides the items: backbone, side, where labels came from, options.
+    fitted: what was learned, to save it.
     """
 
     task: LabellingTask
@@ -98,6 +100,7 @@ class Labelling:
     reject: float | None = None
     folder: Path | None = None
     made_with: dict[str, Any] = field(default_factory=dict)
+    fitted: "Fitted | None" = field(default=None, repr=False)
     stages: "dict[str, Stage]" = field(default_factory=dict)
 
     def records(self) -> list[dict[str, Any]]:

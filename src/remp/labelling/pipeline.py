@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import torch
 
 from remp.errors import ConfigError
 from remp.labelling.decision import Decision, decide
@@ -17,6 +18,7 @@ from remp.labelling.tasks.task import LabellingTask
 from remp.propagation.adaptive import Adapted, Adaptive
 from remp.propagation.fit import Fitted, fit_rows
 from remp.propagation.held_out import sample_of
+from remp.propagation.learned import Learned
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import Rows, Shard
 
@@ -42,20 +44,23 @@ def label_rows(
     content_hashes: np.ndarray | None = None,
     picture_hashes: np.ndarray | None = None,
     shard: Shard | None = None,
+    model: Learned | None = None,
 ) -> Labelling | None:
     """Label all items of `task` from their features, and say how good that is.
 
     rows: n rows, as the items of the task. reject: leave items below this probability unlabelled. unknown: leave those
     unlabelled that resemble no class. n_next: how many items to propose for labelling. content_hashes: (n,), equal for
     equal files; picture_hashes: (n,) uint64, of few different bits for pictures that look the same. With a shard, every
-    process passes over its rows, and the first has the outcome; the others get None.
+    process passes over its rows, and the first has the outcome; the others get None. model: what was learned before;
+    then no item has a label, and nothing is learned from them.
     """
     if reject is not None and not 0 <= reject <= 1:
         raise ConfigError(f"reject is {reject}; needed a probability: 0 … 1")
     shard, seconds = shard or Shard(), dict[str, float]()
     n_classes = len(task.class_names)
     with _timed("propagate", seconds):
-        fitted = fit_rows(rows, task.labels, n_classes, propagation, shard=shard)
+        fitted = model.fitted if model else fit_rows(rows, task.labels, n_classes, propagation, shard=shard)
+        counts = model.counts if model else np.bincount(task.labels[task.is_labelled], minlength=n_classes)
     with _timed("label", seconds):
         decision = decide(fitted, rows, task.labels, shard)
     if decision is None:
@@ -63,19 +68,19 @@ def label_rows(
     with _timed("judge", seconds):
         status = _status(task, decision, fitted, reject)
         no_estimate = _no_estimate(task, status)
-        estimate = None if no_estimate else _estimate(task, rows, fitted)
+        estimate = None if no_estimate else _estimate(task, rows, fitted, counts)
         if estimate is not None and estimate.high - estimate.low > _TOO_WIDE:
             no_estimate, estimate = _too_wide(estimate), None
         findings = (
-            *suspicious_labels(task, fitted.held_out, fitted.calibration),
+            *(() if model else suspicious_labels(task, fitted.held_out, fitted.calibration)),
             *duplicates(
                 task, content_hashes, picture_hashes, lambda items: fitted.likeness.transform(rows.take(items))
             ),
-            *single_examples(task),
+            *(() if model else single_examples(task)),
             *similar_classes(task, decision.confusion),
         )
         status = status if unknown else _status(task, decision, None, reject)
-        label_next = _label_next(task, rows, fitted.model, decision, status, n_next)
+        label_next = _label_next(task, rows, fitted.model, decision, status, n_next, model)
         mapped = np.union1d(
             *(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled))
         )
@@ -102,14 +107,14 @@ def label_rows(
         no_estimate=no_estimate,
         left_out=fitted.left_out,
         reject=reject,
+        fitted=fitted,
     )
 
 
-def _estimate(task: LabellingTask, rows: Rows, fitted: Fitted) -> AccuracyEstimate | None:
+def _estimate(task: LabellingTask, rows: Rows, fitted: Fitted, counts: np.ndarray) -> AccuracyEstimate | None:
     """The accuracy, from a sample of the unlabelled items."""
     unlabelled = np.flatnonzero(~task.is_labelled)
     logits = fitted.model.logits(rows.take(sample_of(unlabelled, _JUDGED)))
-    counts = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names))
     return estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts)
 
 
@@ -153,19 +158,28 @@ def _status(task: LabellingTask, decision: Decision, fitted: Fitted | None, reje
 
 
 def _label_next(
-    task: LabellingTask, rows: Rows, model: Adapted | Propagated, decision: Decision, status: np.ndarray, n_next: int
+    task: LabellingTask,
+    rows: Rows,
+    model: Adapted | Propagated,
+    decision: Decision,
+    status: np.ndarray,
+    n_next: int,
+    learned: Learned | None,
 ) -> tuple[Advice, ...]:
     """Advice among a sample of the unlabelled items that resemble a class."""
     if n_next == 0:
         return ()
     free = (status != STATUSES.index("given")) & (status != STATUSES.index("unknown"))
     candidates = sample_of(np.flatnonzero(free), MOST_CANDIDATES)
-    labelled = sample_of(np.flatnonzero(task.is_labelled), _MOST_LABELLED)
+    if learned:
+        examples = torch.from_numpy(learned.examples[:_MOST_LABELLED])
+    else:
+        examples = rows.take(sample_of(np.flatnonzero(task.is_labelled), _MOST_LABELLED))
     return advise(
         candidates,
         model.features(rows.take(candidates)),
         decision.margin[candidates],
-        model.features(rows.take(labelled)),
+        model.features(examples),
         [(task.class_names[decision.best[item]], task.class_name(decision.runner_up[item])) for item in candidates],
         n_next,
     )

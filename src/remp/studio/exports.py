@@ -9,15 +9,18 @@ import numpy as np
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
-from remp.estimator.saved import SavedClassifier, save_classifier
 from remp.export import find_format
 from remp.export.labelled import ExportOptions, of_labelling, pictures_of
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
 from remp.labelling.tasks.listed import listed_task
 from remp.models import DEFAULT_EMBEDDER, find_embedder
+from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import sample_of
+from remp.propagation.learned import Learned
+from remp.propagation.saved import FILE, save_labelling
 from remp.report.label.report import write_label_report
+from remp.rows import ArrayRows
 from remp.studio.collection import Prediction, open_collection
 from remp.studio.journal import Journal
 from remp.studio.session import Session
@@ -51,7 +54,7 @@ def filler(session: Session, source: Path, wanted: str, options: ExportOptions |
 
         return fill
     if wanted == "model":
-        return lambda folder: save_classifier(folder / "model.safetensors", trained(session, prediction))
+        return lambda folder: save_labelling(folder / FILE, trained(session, prediction))
     return lambda folder: write(of_labelling(labelling, source), folder, options)
 
 
@@ -81,7 +84,7 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
     return session
 
 
-def trained(session: Session, prediction: Prediction) -> SavedClassifier:
+def trained(session: Session, prediction: Prediction) -> Learned:
     """What a classifier is fitted to that says of the pictures here what the studio says, and of others what they are
     like: all labelled items, and a sample of the unlabelled."""
     features, task, embedder = session.features, prediction.labelling.task, session.embedding.embedder
@@ -91,4 +94,6 @@ def trained(session: Session, prediction: Prediction) -> SavedClassifier:
     kept = np.sort(np.concatenate([np.flatnonzero(task.is_labelled), sample_of(free, _MOST_FREE)]))
     values = features.values[kept]
     raw = np.sign(values) * values**2  # the root is taken again, and the length, whatever it was, made one
-    return SavedClassifier(raw, task.labels[kept], task.class_names, embedder.name, embedder.side, embedder.hash)
+    rows, labels = ArrayRows(raw), task.labels[kept]
+    fitted = fit_rows(rows, labels, len(task.class_names))
+    return Learned.of(fitted, rows, labels, task.class_names).made_by(embedder.name, embedder.side, embedder.hash)

@@ -21,11 +21,13 @@ _LEFT_BY_SYSTEMS = {".ds_store", "desktop.ini", "thumbs.db"}
 
 @dataclass(frozen=True)
 class ResultFolder:
-    """Where results go. numbered: if the folder is taken, NAME-2 or NAME-3 … is, instead of an error."""
+    """Where results go. numbered: if the folder is taken, NAME-2 or NAME-3 … is, instead of an error. option: of the
+    command line, by which the user gave it."""
 
     path: Path
     overwrite: bool = False
     numbered: bool = False
+    option: str = "--out"
 
     def check(self) -> None:
         """Raise now what would be raised after hours of work: the folder is taken, or none can be made there."""
@@ -51,10 +53,12 @@ class ResultFolder:
         if not _is_taken(self.path) or (self.numbered and not self.overwrite):
             return
         if not self.overwrite:
-            raise ConfigError(f"{self.path} exists already: give another --out, or --overwrite to replace a result")
+            raise ConfigError(
+                f"{self.path} exists already: give another {self.option}, or --overwrite to replace a result"
+            )
         foreign = foreign_file(self.path)
         if foreign:
-            raise ConfigError(f"{self.path} is not replaced: {foreign}. Move it away, or give another --out")
+            raise ConfigError(f"{self.path} is not replaced: {foreign}. Move it away, or give another {self.option}")
 
     def _place(self, partial: Path) -> Path:
         self._refuse_if_taken()

@@ -46,6 +46,17 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask
     return make_task(names, given), rows
 
 
+def unlabelled_rows(embeddings: Path) -> tuple[tuple[str, ...], Rows]:
+    """The names and the rows of a file, whatever labels are in it."""
+    rows: Rows
+    ids = None
+    if embeddings.suffix.casefold() == ".parquet":
+        rows, ids, _ = read_parquet(embeddings)
+    else:
+        rows = _array_rows(embeddings)
+    return tuple(map(str, range(len(rows)))) if ids is None else tuple(ids), rows
+
+
 def _array_rows(path: Path) -> ArrayRows:
     array = _open_array(path)
     try:

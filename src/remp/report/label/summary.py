@@ -102,6 +102,8 @@ def _next(labelling: Labelling) -> Iterator[str]:
 
 def how_to_label(labelling: Labelling) -> str:
     """What a user does to label an item, in a sentence."""
+    if "model" in labelling.made_with:
+        return "label them among the pictures that the model was made from, and save it again."
     in_a_file = "write the class of each into the column label of labels.csv, and give that file with --labels"
     if labelling.task.paths and labelling.made_with.get("labels") == FOLDERS:
         return f"move each into the folder of its class and run the same command again; or {in_a_file}."
