@@ -41,11 +41,12 @@ def save_labelling(path: Path, saved: Learned) -> None:
     tensors |= {f"model.{name}": getattr(model, name) for name in names if getattr(model, name) is not None}
     numbers: dict[str, Any] = {"moves": list(model.moves)}
     if isinstance(model, Adapted):
-        tensors |= {"regression.weights": model.regression.weights, "regression.bias": model.regression.bias}
-        numbers |= {"cosine": model.cosine, "size": model.size, "is_rectified": model.is_rectified}
+        for name, part in (("regression", model.regression), ("graph", model.graph)):
+            tensors |= {f"{name}.weights": part.weights, f"{name}.bias": part.bias}
+        numbers |= {"cosine": model.cosine, "size": model.size, "evidence": model.evidence}
     else:
         numbers |= {"growth": model.growth}
-    tensors |= {"held_out.scores": held_out.scores, "held_out.plain": held_out.plain}
+    tensors |= {f"held_out.{name}": getattr(held_out, name) for name in ("scores", "plain", "graph")}
     tensors |= {"likeness.means": saved.fitted.likeness.means}
     arrays = {
         "held_out.items": held_out.items,
@@ -129,6 +130,7 @@ class _Reader:
             labels=self._whole("held_out.labels", n, m),
             scores=scores,
             plain=self._numbers("held_out.plain", m, n),
+            graph=self._numbers("held_out.graph", m, n),
             resemblance=self._numbers("held_out.resemblance", m).numpy(),
             features=torch.empty(0, dim),
         )
@@ -156,16 +158,21 @@ class _Reader:
         if isinstance(settings, Propagation):
             bias = self._numbers("model.bias", n) if settings.balanced else None
             return Propagated(settings=settings, bias=bias, growth=self._number(numbers, "growth"), **shared)
-        if not isinstance(numbers.get("is_rectified"), bool):
-            raise self._refusal("is_rectified")
-        regression = Linear(self._numbers("regression.weights", dim, n), self._numbers("regression.bias", n))
+        evidence: Any = numbers.get("evidence")
+        if evidence not in ("all", "regression", "graph"):
+            raise self._refusal("evidence")
+        regression, graph = (
+            Linear(self._numbers(f"{name}.weights", dim, n), self._numbers(f"{name}.bias", n))
+            for name in ("regression", "graph")
+        )
         return Adapted(
             settings=settings,
             regression=regression,
+            graph=graph,
             cosine=self._number(numbers, "cosine"),
             log_shares=self._numbers("model.log_shares", n),
             size=self._number(numbers, "size"),
-            is_rectified=numbers["is_rectified"],
+            evidence=evidence,
             **shared,
         )
 
