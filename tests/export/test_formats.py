@@ -77,7 +77,7 @@ def test_training_folders_by_the_rules_of_torchvision_and_ultralytics(pictures):
 
 
 def test_training_folders_read_by_hugging_face(pictures, tmp_path):
-    datasets = pytest.importorskip("datasets", reason="pip install datasets")
+    datasets = pytest.importorskip("datasets.load", reason="pip install datasets")  # not the folder tests/datasets
     root = written(pictures, "imagefolder")
     read = datasets.load_dataset("imagefolder", data_dir=str(root), cache_dir=str(tmp_path / "cache"))
     train, validation = split(pictures, ExportOptions())
@@ -96,7 +96,7 @@ def test_the_split_is_the_same_for_the_same_seed_and_leaves_no_class_out(picture
 
 
 def test_metadata_read_by_hugging_face(pictures, tmp_path):
-    datasets = pytest.importorskip("datasets", reason="pip install datasets")
+    datasets = pytest.importorskip("datasets.load", reason="pip install datasets")  # not the folder tests/datasets
     root = written(pictures, "huggingface")
     read = datasets.load_dataset("imagefolder", data_dir=str(root), split="train", cache_dir=str(tmp_path / "cache"))
     assert sorted(read["label"]) == sorted(label for _, label in content_and_label(pictures))
