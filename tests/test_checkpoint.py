@@ -241,6 +241,7 @@ def test_a_weight_too_many_is_named(path, weights, info):
         {"std": [0.2, 0.2, -1]},
         {"std": [float("inf")] * 3},
         {"mean": [10**400] * 3},
+        {"mean": [1e30] * 3},
         {"mean": [True] * 3},
         {"n_classes": 6.0},
         {"n_classes": -1},
@@ -310,3 +311,31 @@ def test_a_setting_that_the_method_refuses_names_the_file(path, weights, info):
     write_checkpoint(path, weights, {**info, "config": {**info["config"], "step": 1.5}})
     with pytest.raises(ConfigError, match=r"model\.safetensors does not fit: step is 1\.5"):
         load_trained(path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"image_size": [4097, 16, 3]}, r"its image_size is \[4097, 16, 3\]"),
+        ({"image_size": [16, 16, 4097]}, r"its image_size is \[16, 16, 4097\]"),
+        ({"image_size": [4096, 16, 3]}, "global_prototypes is"),
+        ({"n_classes": 10**6 + 1}, "its n_classes is 1000001"),
+        ({"n_classes": 10**6}, "global_prototypes is"),
+    ],
+    ids=str,
+)
+def test_sizes_beyond_the_limits_are_told_from_those_that_do_not_fit(path, weights, info, wrong, message):
+    write_checkpoint(path, weights, {**info, **wrong})
+    with pytest.raises(CheckpointError, match=message):
+        load_trained(path)
+
+
+@pytest.mark.parametrize(("size", "n_classes"), [((128, 128, 3), 6), ((16, 16, 1), 0), ((16, 16, 3), 100)], ids=str)
+def test_every_size_that_was_trained_can_be_loaded(path, tiny, info, size, n_classes):
+    """A large picture for a small network, one channel, no classes, many classes."""
+    config = make_config(tiny(width=1, readout="average"))
+    weights = {f"weights/{name}": tensor for name, tensor in build_method(config, size, n_classes).state_dict().items()}
+    numbers = {"mean": [0.5] * size[2], "std": [0.2] * size[2]}
+    sizes = {"image_size": list(size), "n_classes": n_classes}
+    write_checkpoint(path, weights, {**info, **numbers, **sizes, "config": config.flat()})
+    assert load_trained(path).image_size == size

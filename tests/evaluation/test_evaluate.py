@@ -1,5 +1,6 @@
 """Evaluation: each image embedded once, each episode's accuracy kept, all that a number depends on named."""
 
+import inspect
 import json
 
 import numpy as np
@@ -231,3 +232,7 @@ def test_a_method_of_its_own_per_task_is_given_one_episode_of_images_at_a_time(t
 def test_a_transform_is_refused_where_features_depend_on_the_task(test_images):
     with pytest.raises(ConfigError, match="PerTask changes its features from task to task: set --transform none"):
         accuracies(PerTask(), test_images, NORMALISATION, drawn(test_images), FeatureTransform.parse("l2"))
+
+
+def test_600_episodes_are_the_default():
+    assert inspect.signature(evaluate).parameters["n_episodes"].default == 600
