@@ -21,7 +21,7 @@ test-slow: $(READY) $(S3)
 fuzz: $(READY)
 	$(BIN)/python tests/fuzz/run.py
 
-# The S3 server that tests of object storage talk to. Where it cannot be installed, they skip.
+# The S3 and GCS servers that tests of object storage talk to. Where they cannot be installed, those skip.
 s3-server: $(S3)
 
 lint: $(READY)
@@ -59,7 +59,7 @@ $(READY): requirements.lock pyproject.toml
 $(S3): tests/s3-server.lock
 	@$(PYTHON) -m venv .venv-s3
 	@.venv-s3/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/s3-server.lock \
-		|| echo "no S3 server: the tests that need it will skip"
+		|| echo "no S3 and GCS servers: the tests that need them will skip"
 	@touch $(S3)
 
 $(VENV)/.docs-ready: $(READY) requirements-docs.lock

@@ -62,7 +62,7 @@ def test_a_damaged_part_is_named_and_left_out(tmp_path, how):
     where = content.index(VALUES[45].tobytes())  # in the middle of the embeddings
     flipped = content[:where] + bytes([content[where] ^ 1]) + content[where + 1 :]
     part.write_bytes(content[:-9] if how == "cut" else flipped)
-    done = label(tmp_path / "many", out=tmp_path / "a")
+    done = label(tmp_path / "many", LabelOptions(unknown=False), out=tmp_path / "a")
     assert len(done.labels) == 100
     assert done.task.skipped[0][0] == "2.parquet"
     assert "row 45" not in done.task.names
