@@ -27,7 +27,7 @@ from remp.studio.state import UNKNOWN
 from remp.system.files import home
 from remp.system.progress import progress
 
-_PORTION = 256  # pictures embedded between two looks at whether to stop
+_PORTION, _PORTIONS = 256, 100  # pictures embedded between two looks at whether to stop: at least, and how many looks
 _MOST_TWINS = 40  # pictures that look alike in one finding
 # Features are kept rooted, unless they are signed, and of unit length; the rest of the transform depends on the labels.
 _PARTS, _SETTINGS = FeatureTransform.parse("power+l2"), Adaptive(transform="l2+centre")
@@ -91,14 +91,17 @@ class Embedding:
             run.take_cached()
             told = 0
             with progress("embedding", self.total, unit="pictures", done=int(run.is_done.sum())) as bar:
-                while not self._stop.is_set() and (left := run.left()):
+                left, n_portion = run.left(), max(_PORTION, self.total // _PORTIONS)
+                while not self._stop.is_set() and left:
                     if int(run.is_done.sum()) >= max(2 * told, _PORTION):
                         told = int(run.is_done.sum())
                         tell(_features(run, in_place=False))
-                    portion = left[:_PORTION]
+                    portion, left = left[:n_portion], left[n_portion:]
                     run.embed(portion)
-                    run.take_cached()
                     bar.advance(len(portion))
+                    if not left:  # what has the same content as another is filled in, which takes a look at everything
+                        run.take_cached()
+                        left = run.left()
                     self.n_done, self.reasons = int(run.is_done.sum()), dict(run.reasons)
                     tell(None)
         finally:

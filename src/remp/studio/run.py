@@ -74,12 +74,24 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
         )  # fmt: skip
         try:
             with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C is how it ends; everything is kept
-                uvicorn.Server(config).run(sockets=[listening])
+                _server(config, session).run(sockets=[listening])
         finally:
             session.stop()
             thumbnails.close()
     finally:
         server.close()
+
+
+def _server(config: Any, session: Session) -> Any:
+    """One that ends the streams of events first: they would last forever, and their end be an error."""
+    import uvicorn
+
+    class Ending(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            threading.Thread(target=session.stop, daemon=True).start()  # it waits for a lock that this thread may hold
+            super().handle_exit(sig, frame)
+
+    return Ending(config)
 
 
 def result_folder(folder: Path, out: Path | None) -> Path:

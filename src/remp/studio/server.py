@@ -90,7 +90,7 @@ class _Serving:
 
         end = self._session.listen(tell)
         try:
-            while True:
+            while not self._session.is_stopped:
                 changed.clear()
                 yield b"data: %d\n\n" % self._session.state.version
                 try:

@@ -26,8 +26,8 @@ BATCH = 24  # pictures that are proposed at once
 
 @dataclass(frozen=True)
 class Insight:
-    """What is known beyond the labels. version: of the state that it was made from; each part is None or empty until
-    there is one."""
+    """What is known beyond the labels. version: of the state that all of it was made from, -1 while parts are older;
+    of: that the prediction was made from. Each part is None or empty until there is one."""
 
     version: int = -1
     prediction: Prediction | None = None
@@ -36,6 +36,7 @@ class Insight:
     gain: Gain | None = None
     groups: tuple[Group, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    of: int = -1
 
 
 class Session:
@@ -55,7 +56,7 @@ class Session:
         self.lock = threading.RLock()
         self._listeners: set[Callable[[], None]] = set()
         self._wake = threading.Condition(self.lock)
-        self._is_stopped = False
+        self.is_stopped = False
         self._replay()
 
     def start(self) -> None:
@@ -72,8 +73,9 @@ class Session:
     def stop(self) -> None:
         self.embedding.stop()
         with self._wake:
-            self._is_stopped = True
+            self.is_stopped = True
             self._wake.notify_all()
+        self._tell()
 
     def act(self, action: Action) -> None:
         """Do what the page asks, and keep it. Raises ConfigError for what cannot be done; then nothing has changed."""
@@ -140,9 +142,9 @@ class Session:
     def _predict_forever(self) -> None:
         while True:
             with self._wake:
-                while not self._is_stopped and (self.features is None or self.insight.version == self.state.version):
+                while not self.is_stopped and (self.features is None or self.insight.version == self.state.version):
                     self._wake.wait()
-                if self._is_stopped:
+                if self.is_stopped:
                     return
                 features, given, version = self.features, self._given(), self.state.version
             try:
@@ -164,17 +166,21 @@ class Session:
         prediction = predict(self.task, features, given)
         before = self.insight
         seconds = {"predict": time.perf_counter() - started}
-        first = Insight(-1, prediction, before.label_next, before.findings, before.gain, before.groups, seconds)
+        first = Insight(
+            -1, prediction, before.label_next, before.findings, before.gain, before.groups, seconds, version
+        )
         self._publish(features, first)
         if self.state.version != version:
             with self.lock:
-                self.insight = Insight(-1, prediction, (), before.findings, None, before.groups, seconds)
+                self.insight = Insight(-1, prediction, (), before.findings, None, before.groups, seconds, version)
             return
         label_next = tuple(next_items(prediction, features, given, BATCH))
         gain = self._gain(prediction, given, label_next)
         seconds = {**seconds, "advise": time.perf_counter() - started - seconds["predict"]}
         findings = tuple(find_all(prediction, features))
-        self._publish(features, Insight(version, prediction, label_next, findings, gain, before.groups, seconds))
+        self._publish(
+            features, Insight(version, prediction, label_next, findings, gain, before.groups, seconds, version)
+        )
 
     _n_grouped = 0
 
@@ -200,7 +206,7 @@ class Session:
         """The map: a quick one as soon as all is embedded, then a good one."""
         with self._wake:
             while not (self.features is not None and self.embedding.is_done):
-                if self._is_stopped or self.embedding.problem:
+                if self.is_stopped or self.embedding.problem:
                     return
                 self._wake.wait(1.0)
             features = self.features
@@ -245,6 +251,7 @@ def describe(session: Session) -> dict[str, Any]:
         return {
             "version": state.version,
             "predicted": insight.version,
+            "predicted_of": insight.of,
             "n": len(session.task.names),
             "classes": [
                 {
@@ -273,6 +280,7 @@ def describe(session: Session) -> dict[str, Any]:
                 "level": estimate.level,
                 "basis": estimate.basis,
             },
+            "no_estimate": prediction.labelling.no_estimate if prediction and estimate is None else "",
             "gain": insight.gain
             and {
                 "pictures": insight.gain.pictures,

@@ -228,6 +228,7 @@ function showAll() {
   if (ui.view === "findings") showFindings(); else if (ui.view === "map") drawMap(); else layOut();
   showBar();
   if (ui.isViewing) showViewer();
+  document.body.dataset.predicted = model.state.predicted_of; // for those who wait for it: tests and benchmarks
 }
 
 function startView() { return model.state.next.length ? "next" : model.state.groups.length ? "groups" : "all"; }
@@ -257,12 +258,13 @@ function showProgress() {
 }
 
 function showEstimate(have) {
-  const { estimate, gain } = model.state, parts = [];
+  const { estimate, gain, no_estimate: noEstimate } = model.state, parts = [];
   if (have.labelled) parts.push(`${number(have.labelled)} labelled`);
   parts.push(have.predicted ? `${number(have.predicted)} predicted` : pictures(model.names.length));
   $("summary").textContent = parts.join(" · ");
-  $("estimate").hidden = !estimate;
-  if (!estimate) return;
+  $("estimate").hidden = !estimate && !noEstimate;
+  $("estimate").classList.toggle("none", !estimate);
+  if (!estimate) { $("interval-words").textContent = noEstimate ?? ""; $("gain").hidden = true; return; }
   $("accuracy").textContent = percent(estimate.accuracy);
   $("accuracy-words").textContent = "of the predictions are right, by estimate";
   $("band").style.left = percent(estimate.low).replace(" ", ""); $("band").style.width = `${100 * (estimate.high - estimate.low)}%`;
