@@ -43,7 +43,7 @@ def test_two_processes_give_the_weights_of_one(prepared, tiny, tmp_path):
     settings = tiny(episodes=6, milestones=[4], validate_every=4, average=0.9)
     two, printed = check_two_equal_one(settings, 2, tmp_path)
     log = [json.loads(line) for line in (two / "log.jsonl").read_text().splitlines()]
-    assert [entry["event"] for entry in log] == ["started", "validation", "validation"]
+    assert [entry["event"] for entry in log] == ["started", "validation", "validation", "without rectification"]
     assert printed.count("data: toy") == printed.count("best on validation classes") == 1
 
 

@@ -2,8 +2,8 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from remp.evaluation.frozen_features import FrozenFeatures
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import Row
 from remp.evaluation.statistics import paired_difference
+from remp.evaluation.without_layers import WithoutLayers, has_layers
 from remp.methods import METHODS, Method
 from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress
@@ -27,11 +28,19 @@ from remp.system.progress import progress
 
 @dataclass(frozen=True)
 class Table:
-    """The classifiers on the episodes of one protocol, the best first."""
+    """The classifiers on the episodes of one protocol, the best first. without_layers: of each method that rectifies,
+    its accuracy without."""
 
     protocol: Protocol
     reference: str
     entries: tuple[Row, ...]
+    without_layers: Mapping[str, WithoutLayers] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of methods that rectify: whether they would be better without."""
+        cure = "Take --layers 0 of remp evaluate, or features that were trained for longer."
+        return [f"{name}: {found.sentence(cure)}" for name, found in self.without_layers.items()]
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,7 @@ class Comparison:
             width = max(len(entry.name) for entry in table.entries)
             lines += [f"  {e.name:<{width}}   {e.accuracy}   {e.lead:>15}   {e.assumptions}" for e in table.entries]
             lines.append(f"  differences: to {table.reference}, in points, paired by episode")
+            lines += [f"  {note}" for note in table.notes]
         return "\n".join(lines)
 
 
@@ -202,7 +212,9 @@ def compare_features(
             for name in names:
                 entries.append(_score(name, features, drawn))
                 bar.advance(note=name)
-            tables.append(_table(protocol, reference, entries))
+            tables.append(
+                replace(_table(protocol, reference, entries), without_layers=_plain(features, drawn, entries))
+            )
     return Comparison(tuple(tables))
 
 
@@ -222,6 +234,19 @@ def _draw(images: ImageSet, protocol: Protocol, n_episodes: int, seed: int) -> E
     episodes = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
     digest = episode_hash(episodes, images.fingerprint)
     return EpisodeFile(episodes, protocol, seed, images.name, images.split, images.fingerprint, digest)
+
+
+def _plain(features: FrozenFeatures, drawn: EpisodeFile, entries: Sequence[Row]) -> dict[str, WithoutLayers]:
+    """Of each method that rectifies, its accuracy on the same episodes without."""
+    found = {}
+    for entry in entries:
+        if has_layers(entry.result.settings) and len(drawn.episodes) > 1:  # one episode has no interval
+            owner: type = METHODS[entry.name]
+            method: Method = owner(layers=0)
+            method.base_mean = features.base_mean
+            without = score_episodes(method, drawn.episodes, features.values, features.transform)
+            found[entry.name] = WithoutLayers.of(entry.result.accuracies, without)
+    return found
 
 
 def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:

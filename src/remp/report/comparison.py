@@ -60,6 +60,7 @@ def comparison_json(comparison: Comparison) -> str:
             "reference": table.reference,
             "episode_hash": table.entries[0].result.episode_hash,
             "checkpoint_hash": table.entries[0].result.checkpoint_hash,
+            "without_layers": {name: found.as_dict() for name, found in table.without_layers.items()},
             "rows": [{**_record(table, entry), **entry.result.as_dict()} for entry in table.entries],
         }
         for table in comparison.tables
@@ -108,6 +109,7 @@ def _note(table: Table) -> str:
         f"{protocol_note(result)}\n"
         f"Features: {features} ({result.checkpoint_hash[:12]}), transform "
         f"{result.transform}. Differences: to {visible(table.reference)}, in points, paired by episode."
+        + "".join(f"\n{note}" for note in table.notes)
     )
 
 

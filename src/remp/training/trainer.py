@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from remp.backbones.embedding import Normalisation
-from remp.checkpoint import read_checkpoint, take_weights, write_checkpoint
+from remp.checkpoint import load_trained, read_checkpoint, take_weights, write_checkpoint
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
 from remp.errors import EpisodeError, Interrupted, TrainingError
-from remp.evaluation.evaluate import accuracies, draw_episodes
+from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_episodes
+from remp.evaluation.without_layers import WithoutLayers, has_layers
 from remp.models import find_checkpoint
 from remp.rectification.transform import FeatureTransform
 from remp.system.memory import keep_freed_memory
@@ -30,6 +31,8 @@ from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
 from remp.training.schedule import learning_rate
 from remp.training.state import MovingAverage, is_finite, load_state, make_optimiser, state_tensors, weight_tensors
+
+_CURE = "Evaluate with --layers 0, or train longer: rectification needs features that tell the classes apart."
 
 
 class TrainingWindow:
@@ -85,6 +88,7 @@ class Trainer:
     def run(self) -> Path:
         """Step until the budget is used up; return the best checkpoint."""
         keep_freed_memory()
+        done_before = self.done
         title = f"training {self.config.method}"
         with (
             watch_interruptions() as interruption,
@@ -106,7 +110,19 @@ class Trainer:
                         f"interrupted after {self.done} of {self.config.episodes} episodes; all is saved. "
                         f"Continue with: remp train --resume {self.folder.path}"
                     )
+        if self.done > done_before and self.processes.rank == 0 and has_layers(self.config.method_settings):
+            self._compare_without_layers()
         return self.folder.best
+
+    def _compare_without_layers(self) -> None:
+        """Say whether the best weights do better on validation classes without rectification."""
+        transform = FeatureTransform.parse(self.config.transform)
+        rectified, plain = (load_trained(self.folder.best, changes).method for changes in ({}, {"layers": 0}))
+        features = embed(rectified, self.validation_set.images, self.normalisation, transform)
+        scores = [score_episodes(m, self.validation_episodes, features, transform) for m in (rectified, plain)]
+        found = WithoutLayers.of(*scores)
+        self.folder.log({"event": "without rectification", "episodes": self.done, **found.as_dict()})
+        print(f"On validation classes: {found.sentence(_CURE)}", flush=True)
 
     def restore(self) -> None:
         """Take up the state of the last checkpoint."""
