@@ -2,11 +2,12 @@
 
     python benchmarks/many_rows.py [--rows 10000 100000 1000000] [--dim 640] [--classes 100] [--rounds 3] [--threads 1]
 
-Embeddings around class centres are written to a temporary file and opened as a memory map; five rows of each class are
-labelled. Beside `propagate` runs what it cannot do without: the bare matrix products of its layers, on the same chunks
-of the same map. Both take turns, and the fastest round counts. Seconds are those of the processor, which other jobs on
-the machine disturb least; the last column has the seconds on the clock. Memory is what the process owns itself
-(RssAnon: without the pages of the map, which the system can drop at any time), watched during the rounds.
+Embeddings around class centres are written to a temporary file and opened as a memory map; five rows of each class
+are labelled. Beside `propagate` runs what it cannot do without, the bare matrix products of its layers on the same
+chunks of the same map; and `adapt`, the rule of `remp label`, with its own settings. They take turns, and the fastest
+round counts. Seconds are those of the processor, which other jobs on the machine disturb least; the last column has
+the seconds on the clock. Memory is what the process owns itself (RssAnon: without the pages of the map, which the
+system can drop at any time), watched during the rounds.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from remp.propagation.adaptive import adapt
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
@@ -100,6 +102,8 @@ def main() -> None:
         "propagate",
         "bare products",
         "ratio",
+        "adapt",
+        "adapt / propagate",
         "µs per row and layer",
         "own memory: before, peak",
         "clock",
@@ -113,15 +117,17 @@ def main() -> None:
 def line(path: Path, n: int, arguments: argparse.Namespace, settings: Propagation) -> str:
     labels = write_embeddings(path, n, arguments.dim, arguments.classes)
     rows = ArrayRows(np.load(path, mmap_mode="r"))
-    bare, ours = [], []
+    bare, ours, adaptive = [], [], []
     with OwnMemory() as memory:
         for _ in range(arguments.rounds):
             bare.append(seconds(lambda: multiply(rows, arguments.classes, settings)))
             ours.append(seconds(lambda: propagate(rows, labels, arguments.classes, settings)))
-    (best, clock), (best_bare, _) = min(ours), min(bare)
+            adaptive.append(seconds(lambda: adapt(rows, labels, arguments.classes)))
+    (best, clock), (best_bare, _), (best_adaptive, _) = min(ours), min(bare), min(adaptive)
     micros = 1e6 * best / n / max(settings.layers, 1)
     return (
-        f"| {n:,} | {best:.2f} s | {best_bare:.2f} s | {best / best_bare:.2f} | {micros:.2f} "
+        f"| {n:,} | {best:.2f} s | {best_bare:.2f} s | {best / best_bare:.2f} "
+        f"| {best_adaptive:.2f} s | {best_adaptive / best:.2f} | {micros:.2f} "
         f"| {memory.before:.0f}, {memory.peak:.0f} MiB | {clock:.1f} s |"
     )
 
