@@ -14,7 +14,7 @@ from remp.rectification.similarity import cosine
 # Findings of a kind that are told one by one; names in a list.
 _MOST, _MOST_NAMES = 20, 5
 # Items that near duplicates are measured by, and the range of the least cosine that confirms these.
-_COMPARED, _NEAR_COSINES = 500, (0.85, 0.945)
+_COMPARED, _NEAR_COSINES = 500, (0.85, 0.96)
 # Suspicious labels that are told.
 _MOST_SUSPICIOUS = 200
 # The share of right labels that may be suspected, if the probabilities are right.
