@@ -211,7 +211,10 @@ OTHER_KINDS = ("float8_e4m3fn", "float8_e5m2", "complex64", "uint16")  # torch 2
 def test_weights_of_kinds_that_remp_does_not_write_are_refused(path, weights, info, config, validation_images, dtype):
     name = "weights/backbone.blocks.0.weight"
     weights[name] = weights[name].to(dtype)
-    write_checkpoint(path, weights, info)
+    try:
+        write_checkpoint(path, weights, info)
+    except KeyError:
+        pytest.skip(f"this version of safetensors cannot write {dtype}, so it cannot read it either")
     with pytest.raises(CheckpointError, match=r"model\.safetensors does not fit: backbone\.blocks\.0\.weight is "):
         load_trained(path)
     with pytest.raises(CheckpointError, match=r"model\.safetensors does not fit: backbone\.blocks\.0\.weight is "):
