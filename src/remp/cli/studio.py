@@ -1,5 +1,7 @@
 """`remp studio`: label a collection in the browser."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +46,8 @@ def studio(
             labels=labels, out=out, side=side, port=port, host=host, anyone=anyone, browser=browser, say=_say, **chosen
         ),
     )
+    sys.stdout.flush()
+    os._exit(0)  # threads may still compute; everything is written, and nobody waits for the rest
 
 
 def _say(text: str) -> None:

@@ -214,9 +214,9 @@ function icon(name) {
   svg.setAttribute("aria-hidden", "true"); use.setAttribute("href", `#i-${name}`); svg.append(use);
   return svg;
 }
-function inkOn(colour) {
+function inkOn(colour) { // black or white, whichever is read better: at least 4.5 to 1 on any colour
   const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] > 0.19 ? "#14161b" : "#ffffff";
+  return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] > 0.179 ? "#000000" : "#ffffff";
 }
 function paint(node, colour) { node.style.background = colour; node.style.color = inkOn(colour); return node; }
 function swatch(one) { return paint(element("span", { class: "swatch", text: model.keys.get(one.id) ?? "", "aria-hidden": "true" }), one.colour); }
