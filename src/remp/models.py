@@ -121,7 +121,7 @@ def find_embedder(name: str = DEFAULT_EMBEDDER, *, side: int | None = None) -> E
         path = find_checkpoint(name)
     except CheckpointError as error:
         raise ConfigError(
-            f"there is no backbone {name!r}: give {' or '.join(PRETRAINED)}, {TIMM}NAME, a .safetensors file of remp, "
+            f"there is no backbone {name!r}: give {', '.join(PRETRAINED)}, {TIMM}NAME, a .safetensors file of remp, "
             f"the folder of a run, or a model that ships with remp: {', '.join(shipped_models()) or 'none'}"
         ) from error
     return _embedder_of(load_trained(path), name, side)

@@ -59,7 +59,7 @@ def test_an_absurd_side_is_an_error(side):
 
 
 def test_a_name_that_nobody_knows_is_an_error_that_lists_what_there_is():
-    with pytest.raises(ConfigError, match=r"no backbone 'resnet'.*efficientnet-lite0, timm:NAME"):
+    with pytest.raises(ConfigError, match=r"no backbone 'resnet'.*efficientnet-lite0, efficientnet-lite2, .*timm:NAME"):
         find_embedder("resnet")
 
 
@@ -108,17 +108,27 @@ class PooledColours(nn.Module):
 def timm(monkeypatch):
     """A stand-in for the library, with two models; `made` holds the calls."""
     module = ModuleType("timm")
-    models = {"colours": {}, "fixed": {"fixed_input_size": True}}
+    models = {"colours": {}, "fixed": {"fixed_input_size": True}, "vit_small_patch14_dinov2.lvd142m": {}}
+    folder = {"local-dir:here/it/is": {}}  # which timm takes without knowing it by name
     module.made = []
 
     def create_model(name, **settings):
         module.made.append((name, settings))
-        return PooledColours(**models[name])
+        return PooledColours(**{**models, **folder}[name])
 
     module.create_model, module.is_model = create_model, models.__contains__
     module.list_models = lambda pattern, pretrained: list(models)
     monkeypatch.setitem(sys.modules, "timm", module)
     return module
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("dinov2-small", "vit_small_patch14_dinov2.lvd142m"), ("timm:local-dir:here/it/is", "local-dir:here/it/is")],
+)
+def test_short_names_and_folders_lead_to_models_of_timm(timm, name, made):
+    assert find_embedder(name).name == f"timm:{made}"
+    assert timm.made[0][0] == made
 
 
 def test_a_model_of_timm_is_made_without_classifier_and_fed_as_it_says(timm):

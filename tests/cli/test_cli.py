@@ -164,3 +164,19 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly():
             [sys.executable, "-m", "remp", "data", "list"], stdout=nobody, stderr=subprocess.PIPE, text=True
         )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_doctor_names_versions_and_the_command_for_what_is_missing(monkeypatch):
+    from importlib.metadata import PackageNotFoundError, version
+
+    def without_ray(name):
+        if name == "ray":
+            raise PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr("remp.cli.doctor.version", without_ray)
+    printed = call("doctor")
+    assert f"remp {__version__}" in printed
+    assert version("torch") in printed
+    assert "ray" in printed
+    assert "not installed: --engine ray. Install it with pip install 'remp[ray]'" in printed

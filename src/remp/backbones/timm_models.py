@@ -10,10 +10,12 @@ from remp.backbones.embedding import Embedder, Normalisation, embedding_hash
 from remp.errors import CheckpointError, ConfigError
 
 TIMM = "timm:"
+_PLACES = ("local-dir:", "hf-hub:")  # timm takes these before the name of a folder or of a repository
 
 
 def load_timm(name: str, side: int | None = None) -> Embedder:
-    """`timm:NAME`: a model of timm without its classifier, fed as its authors say. timm may download the weights."""
+    """`timm:NAME`: a model of timm without its classifier, fed as its authors say. timm may download the weights; those
+    of `timm:local-dir:PATH` lie in a folder, with a config.json as timm writes it."""
     model = _make(name.removeprefix(TIMM))
     settings: dict[str, Any] = model.pretrained_cfg  # type: ignore[assignment]
     own_side = int(settings["input_size"][-1])
@@ -39,7 +41,7 @@ def _make(name: str) -> nn.Module:
         import timm
     except ImportError as error:
         raise ConfigError(f"{TIMM}{name} needs timm, which is not installed: pip install timm") from error
-    if not timm.is_model(name):
+    if not name.startswith(_PLACES) and not timm.is_model(name):
         near = ", ".join(timm.list_models(f"*{name.partition('_')[0]}*", pretrained=True)[:5]) or "timm.list_models()"
         raise ConfigError(f"timm has no model {name!r}; it has e.g. {near}")
     try:

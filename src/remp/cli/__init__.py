@@ -11,6 +11,7 @@ import typer
 from remp.cli import audit as cli_audit
 from remp.cli import compare as cli_compare
 from remp.cli import data as cli_data
+from remp.cli import doctor as cli_doctor
 from remp.cli import embed as cli_embed
 from remp.cli import export as cli_export
 from remp.cli import label as cli_label
@@ -35,6 +36,7 @@ app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at the
 app.command(context_settings=EXTRA, cls=cli_train.TrainCommand)(cli_train.train)
 app.command()(cli_label.label)
 app.command()(cli_embed.embed)
+app.command()(cli_doctor.doctor)
 app.command()(cli_studio.studio)
 app.command()(cli_export.export)
 app.command()(cli_audit.audit)
