@@ -10,6 +10,7 @@ from remp.methods.dfmn_mct import DFMNMCT
 from remp.methods.epnet import EPNet
 from remp.methods.feat import FEAT
 from remp.methods.ilpc import ILPC
+from remp.methods.label_shift import LabelShiftEM
 from remp.methods.label_spreading import LabelSpreading
 from remp.methods.laplacian_shot import LaplacianShot
 from remp.methods.maml import MAML
@@ -37,6 +38,7 @@ METHODS: dict[str, type[Method]] = {
     "epnet": EPNet,
     "feat": FEAT,
     "ilpc": ILPC,
+    "label-shift-em": LabelShiftEM,
     "label-spreading": LabelSpreading,
     "laplacian-shot": LaplacianShot,
     "logistic-regression": LogisticRegression,
@@ -96,6 +98,7 @@ __all__ = [
     "TPN",
     "AlphaTIM",
     "EPNet",
+    "LabelShiftEM",
     "LabelSpreading",
     "LaplacianShot",
     "LogisticRegression",
