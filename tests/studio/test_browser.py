@@ -207,3 +207,41 @@ def test_everything_has_a_role_and_a_name(studio):
     tile = studio.page.query_selector(".tile")
     assert tile.get_attribute("aria-label").startswith(tile.get_attribute("title"))
     assert studio.page.query_selector_all("h1, main, nav, aside")
+
+
+@pytest.mark.parametrize("scheme", ["light"])
+def test_axe_finds_nothing_serious_in_any_view_or_dialogue(studio, scheme):
+    axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
+    studio.page.emulate_media(color_scheme=scheme)
+    studio.wait()
+    found = []
+
+    def look(where: str) -> None:
+        studio.page.wait_for_timeout(500)  # colours change over a fifth of a second
+        result = studio.page.evaluate("axe.run(document)")
+        assert len(result["passes"]) > 5  # it has looked
+        serious = [one for one in result["violations"] if one["impact"] in ("serious", "critical")]
+        found.extend((where, one["id"], node["target"]) for one in serious for node in one["nodes"])
+
+    studio.page.evaluate(f"{(Path(axe.__file__).parent / 'axe.min.js').read_text(encoding='utf-8')};0")
+    look("the start")
+    for colour in COLOURS:
+        studio.name(colour)
+    studio.wait()
+    for view in studio.page.eval_on_selector_all("#views button", "(all) => all.map((one) => one.textContent)"):
+        studio.page.click(f"#views button:has-text({json.dumps(view)})")
+        look(view)
+    studio.page.click(".class .open")
+    look("a class")
+    studio.keys("Space")
+    look("a picture")
+    studio.keys("Escape", "F2")
+    look("naming")
+    studio.keys("Escape", "?")
+    look("the keys")
+    studio.keys("Escape")
+    for button, where in (("#open-export", "export"), (".class .more", "changing a class")):
+        studio.page.locator(button).first.click(force=True)
+        look(where)
+        studio.keys("Escape")
+    assert found == []
