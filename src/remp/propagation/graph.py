@@ -28,11 +28,13 @@ def fit_graph(features: Tensor, labels: np.ndarray, n_classes: int, shard: Shard
     bias = torch.zeros(n_classes, dtype=torch.float64)
     if shard.rank == 0:
         rows = features.double()
-        logs = spread_labels(rows, labels, n_classes).clamp(min=1e-300).log()
+        products = rows @ rows.T
+        lengths = products.diagonal().clamp(min=1e-24).sqrt()
+        logs = _spread(products / lengths[:, None] / lengths, labels, n_classes).clamp(min=1e-300).log()
         logs = (logs - logs.amax(1, keepdim=True)).clamp(min=_LEAST)
         logs = logs - logs.mean(1, keepdim=True)
         bias = logs.mean(0)
-        weights = _ridge(rows, logs - bias)
+        weights = _ridge(rows, products, logs - bias)
     weights, bias = shard.sums(weights, bias)
     return Linear(weights, bias)
 
@@ -41,18 +43,30 @@ def spread_labels(rows: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
     """How much of each class arrives at each row (s, N): (1 - a S)^-1 Y, S = D^-1/2 W D^-1/2, a label of each class
     counting one over their number."""
     rows = unit(rows)
-    links = torch.exp(_SHARPNESS * (rows @ rows.T - 1)).fill_diagonal_(0)
+    return _spread(rows @ rows.T, labels, n_classes)
+
+
+def _spread(cosines: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
+    links = torch.exp(_SHARPNESS * (cosines - 1)).fill_diagonal_(0)
     degrees = links.sum(1).clamp(min=1e-12).sqrt()
     links = links / degrees[:, None] / degrees
-    given = torch.zeros(len(rows), n_classes, dtype=rows.dtype)
+    given = torch.zeros(len(links), n_classes, dtype=links.dtype)
     labelled = np.flatnonzero(labels >= 0)
     given[labelled, labels[labelled]] = 1
     given = given / given.sum(0).clamp(min=1)
-    return torch.linalg.solve(torch.eye(len(rows), dtype=rows.dtype) - _SPREAD * links, given)
+    return _solve(torch.eye(len(links), dtype=links.dtype) - _SPREAD * links, given)
 
 
-def _ridge(rows: Tensor, targets: Tensor) -> Tensor:
-    """(s, d), (s, N) -> (d, N), in the smaller of the two spaces."""
-    if len(rows) <= rows.shape[1]:
-        return rows.T @ torch.linalg.solve(rows @ rows.T + _PENALTY * torch.eye(len(rows)), targets)
-    return torch.linalg.solve(rows.T @ rows + _PENALTY * torch.eye(rows.shape[1]), rows.T @ targets)
+def _ridge(rows: Tensor, products: Tensor, targets: Tensor) -> Tensor:
+    """(s, d), their products (s, s), (s, N) -> (d, N). In the space of the rows, since their products are known, unless
+    it is much the larger one."""
+    if len(rows) <= 2 * rows.shape[1]:
+        return rows.T @ _solve(products + _PENALTY * torch.eye(len(rows)), targets)
+    return _solve(rows.T @ rows + _PENALTY * torch.eye(rows.shape[1]), rows.T @ targets)
+
+
+def _solve(matrix: Tensor, targets: Tensor) -> Tensor:
+    """By Cholesky, since all these matrices are symmetric and positive definite, unless numbers that are not finite or
+    too large keep it from that."""
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return torch.linalg.solve(matrix, targets) if failed else torch.cholesky_solve(targets, factor)
