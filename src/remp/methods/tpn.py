@@ -67,7 +67,7 @@ class TPN(Method):
 
 
 class LengthScale(nn.Module):
-    """A number a map, of either sign, never zero."""
+    """One number per map, of either sign, never zero."""
 
     def __init__(self, shape: tuple[int, int, int], width: int) -> None:
         super().__init__()

@@ -157,8 +157,8 @@ def _column(path: Path, header: list[str], names: Sequence[str]) -> int:
     for name in names:
         if name in header:
             return header.index(name)
-    others = ", ".join(names[1:])
-    raise DataError(f"{path} has no column {names[0]!r} (or {others}) in its first line; {nearest(names[0], header)}")
+    needed = " or ".join(repr(name) for name in names)
+    raise DataError(f"{path} has no column {needed} in its first line; {nearest(names[0], header)}")
 
 
 def _cell(cells: list[str], column: int) -> str:
