@@ -125,9 +125,25 @@ def test_damaged_exif_data_do_not_spoil_good_pixels() -> None:
     assert (decode(content, "x", 8) == [255, 0, 0]).all()
 
 
-def test_a_heic_picture_is_called_by_its_name() -> None:
-    with pytest.raises(DataError, match=r"IMG\.jpg is a HEIC or AVIF picture, which is not read"):
+def test_a_heic_picture_without_its_decoder_is_called_by_its_name(monkeypatch) -> None:
+    monkeypatch.setattr("remp.datasets.decode.reads_heic", lambda: False)
+    with pytest.raises(DataError, match=r"IMG\.jpg is a HEIC picture \(HEIC is read where .*pip install pillow-heif"):
         decode(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(99), "IMG.jpg", 8)
+
+
+def test_a_heic_picture_is_read_and_a_damaged_one_refused() -> None:
+    pytest.importorskip("pillow_heif", reason="remp[heic] is not installed")
+    from remp.datasets.decode import reads_heic
+
+    assert reads_heic()
+    picture = Image.new("RGB", (64, 64), "red")
+    picture.paste("blue", (0, 0, 32, 64))
+    content = encoded(picture, "HEIF", quality=100)
+    pixels = decode(content, "IMG.heic", 16).astype(int)
+    np.testing.assert_allclose(pixels[8, 2], [0, 0, 255], atol=12)
+    np.testing.assert_allclose(pixels[8, 13], [255, 0, 0], atol=12)
+    with pytest.raises(DataError, match=r"IMG\.heic is a (damaged|HEIC) picture"):
+        decode(content[: len(content) // 2], "IMG.heic", 16)
 
 
 def test_postscript_is_not_handed_to_an_interpreter() -> None:

