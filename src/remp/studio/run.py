@@ -66,14 +66,14 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
         guarded = Guard(app, keys, _hosts(options.host, port))
         address = f"http://{_in_address(options.host)}:{port}/"
         server.say(address)
-        session.start()
-        _greet(options, address, keys.token, session)
         config = uvicorn.Config(
             guarded, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off", ws="none",
             server_header=False,
         )  # fmt: skip
         try:
             with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C is how it ends; everything is kept
+                session.start()
+                _greet(options, address, keys.token, session)
                 _server(config, session).run(sockets=[listening])
         finally:
             session.stop()

@@ -140,6 +140,7 @@ class Session:
         self._tell()
 
     def _predict_forever(self) -> None:
+        _import_libraries()
         while True:
             with self._wake:
                 while not self.is_stopped and (self.features is None or self.insight.version == self.state.version):
@@ -204,6 +205,7 @@ class Session:
 
     def _draw_forever(self) -> None:
         """The map: a quick one as soon as all is embedded, then a good one."""
+        _import_libraries()
         with self._wake:
             while not (self.features is not None and self.embedding.is_done):
                 if self.is_stopped or self.embedding.problem:
@@ -336,3 +338,16 @@ def item_arrays(session: Session) -> tuple[int, bytes]:
 def _skipped(session: Session) -> list[tuple[str, str]]:
     reasons = [(session.task.names[item], reason) for item, reason in sorted(session.embedding.reasons.items())]
     return [*session.task.skipped, *reasons]
+
+
+_IMPORTING = threading.Lock()
+
+
+def _import_libraries() -> None:
+    """What predicting and drawing need, in one thread at a time: two that import scikit-learn at once may each see it
+    half made."""
+    with _IMPORTING:
+        import sklearn.cluster
+        import sklearn.linear_model
+        import sklearn.manifold
+        import sklearn.neighbors  # noqa: F401
