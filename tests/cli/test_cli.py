@@ -179,4 +179,4 @@ def test_the_doctor_names_versions_and_the_command_for_what_is_missing(monkeypat
     assert f"remp {__version__}" in printed
     assert version("torch") in printed
     assert "ray" in printed
-    assert "not installed: --engine ray. Install it with pip install 'remp[ray]'" in printed
+    assert "not installed: --engine ray. Install it with pip install 'ray[data]'" in printed

