@@ -60,7 +60,7 @@ def reproduce(
     for name in chosen:
         item = book.items[name]
         n_episodes = max(20, round(item.episodes * min(scale, 1.0)))
-        cells, earlier = [], Earlier(runs / "none" if again else folder / name)
+        cells, earlier = [], Earlier(None if again else folder / name)
         for row, n_shot, axis, x in places(item):
             many = plans[name].get(row.training_for(n_shot, x), [])
             cell = score_cell(item, row, n_shot, axis, x, many, n_episodes, data, earlier)

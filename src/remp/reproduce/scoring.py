@@ -105,12 +105,15 @@ def score_cell(
 
 
 class Earlier:
-    """What results.json and accuracies.npz of an earlier call hold: a cell of the same weights is not scored twice."""
+    """What results.json and accuracies.npz of an earlier call hold: a cell of the same weights is not scored twice.
 
-    def __init__(self, folder: Path) -> None:
+    folder: where that call wrote them; None to know of nothing.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
         self.records: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.accuracies: dict[str, np.ndarray] = {}
-        if (folder / "results.json").is_file() and (folder / "accuracies.npz").is_file():
+        if folder and (folder / "results.json").is_file() and (folder / "accuracies.npz").is_file():
             cells = json.loads((folder / "results.json").read_text(encoding="utf-8"))["cells"]
             self.records = {_place(cell): cell for cell in cells if cell["status"] == "done"}
             with np.load(folder / "accuracies.npz") as arrays:
