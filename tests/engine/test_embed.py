@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 
 from embedding_cases import colours, mean_colour_embedder, write_pictures
-from remp.engine.embed import embed
+from remp.engine.embed import EmbedBlock, _SharedCache, embed
+from remp.engine.pictures import FolderBlock
 from remp.errors import ConfigError, DataError, OutputError
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -44,7 +45,42 @@ def embedded(source, out, **settings):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in Path(folder).iterdir() if path.name.startswith("part-")}
+    return {path.name: path.read_bytes() for path in Path(folder).glob("part-*.parquet")}
+
+
+COMMAND = """
+import sys, time
+from pathlib import Path
+import remp.engine.embed
+from embedding_cases import mean_colour_embedder
+from remp.cli import main
+
+class Waiting:
+    "Waits before the next batch when so many parts are there, until it is told to go on."
+    def __init__(self, folder, stop_after):
+        self.folder, self.stop_after = folder, stop_after
+
+    def __call__(self, images):
+        parts, go_on = Path(self.folder, "out"), Path(self.folder, "go on")
+        while len(list(parts.glob("part-*.parquet"))) >= self.stop_after and not go_on.exists():
+            time.sleep(0.02)
+        return images.mean((2, 3))
+
+folder, engine, stop_after = sys.argv[1:]
+embedder = mean_colour_embedder()
+object.__setattr__(embedder, "network", Waiting(folder, int(stop_after)))
+remp.engine.embed.find_embedder = lambda *names, **settings: embedder
+sys.argv = ["remp", "embed", f"{folder}/photos", "--out", f"{folder}/out", "--block", "10", "--engine", engine]
+main()
+"""
+
+
+def embed_command(tmp_path, engine, *, stop_after=1000, **settings):
+    """`remp embed photos --out out` as a process of its own, with an embedder for tests."""
+    (tmp_path / "command.py").write_text(COMMAND)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, str(tmp_path / "command.py"), str(tmp_path), engine, str(stop_after)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, **settings)
 
 
 def test_a_folder_becomes_parts_that_any_reader_takes_for_a_dataset(tmp_path, own_home):
@@ -171,43 +207,62 @@ def test_what_holds_no_pictures_is_refused(tmp_path, own_home):
         embedded(tmp_path / "x.parquet", tmp_path / "out")
 
 
-CHILD = """
-import sys
-from embedding_cases import mean_colour_embedder
-from remp.engine.embed import embed
-class Slow:
-    def __call__(self, images):
-        import time
-        time.sleep(0.05)
-        return images.mean((2, 3))
-embedder = mean_colour_embedder()
-object.__setattr__(embedder, "network", Slow())
-embed(sys.argv[1], sys.argv[2], backbone=embedder, block=10)
-"""
-
-
-def child(tmp_path, **settings):
-    (tmp_path / "child.py").write_text(CHILD)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, str(tmp_path / "child.py"), str(tmp_path / "photos"), str(tmp_path / "out")]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, **settings)
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_stopped_loses_no_finished_part(tmp_path, own_home, how):
+def test_a_run_that_is_stopped_loses_no_finished_part(tmp_path, how):
+    stop_in_the_middle_and_go_on(tmp_path, how, "local")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_on_ray_that_is_stopped_loses_no_finished_part(tmp_path, how):
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[data]' pyarrow")
+    stop_in_the_middle_and_go_on(tmp_path, how, "ray")
+
+
+def stop_in_the_middle_and_go_on(tmp_path, how, engine):
+    """`remp embed` is stopped after three parts, as a terminal does it: the signal goes to all its processes."""
     write_pictures(tmp_path / "photos", 200)
-    run = child(tmp_path)
-    until = time.monotonic() + 60
-    while len(list((tmp_path / "out").glob("part-*.parquet"))) < 3 and time.monotonic() < until:
+    run = embed_command(tmp_path, engine, stop_after=3, start_new_session=True)
+    until = time.monotonic() + 300
+    while len(contents(tmp_path / "out")) < 3 and run.poll() is None and time.monotonic() < until:
         time.sleep(0.02)
-    run.send_signal(how)
-    assert run.wait(30) != 0
+    os.killpg(run.pid, how)
+    (tmp_path / "go on").touch()
+    _, said = run.communicate(timeout=300)
+    assert run.returncode == (130 if how == signal.SIGINT else -how), said
+    if how == signal.SIGINT:
+        assert "remp: stopped. The parts that are finished are kept; the same command goes on from there" in said
+        assert "Traceback" not in said
     there = contents(tmp_path / "out")
     assert 3 <= len(there) < 20
-    embedded(tmp_path / "photos", tmp_path / "out")
+    assert embed_command(tmp_path, engine).wait(300) == 0
     check(tmp_path / "out", range(200))
     assert {name: contents(tmp_path / "out")[name] for name in there} == there
+    embedded(tmp_path / "photos", tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_what_a_block_has_embedded_before_it_was_stopped_is_in_the_cache(tmp_path, own_home):
+    """Two batches of a block of three: those are not embedded again."""
+    embedder = mean_colour_embedder()
+    n = 3 * embedder.batch
+    write_pictures(tmp_path / "photos", n)
+    work = EmbedBlock(embedder, _SharedCache(embedder))
+    network, seen = embedder.network, []
+
+    def stopped_in_the_second_batch(images):
+        seen.append(len(images))
+        if len(seen) == 2:
+            work.stop()
+        return network(images)
+
+    object.__setattr__(embedder, "network", stopped_in_the_second_batch)
+    work(FolderBlock(str(tmp_path / "photos"), tuple(f"{number:04d}.png" for number in range(n))))
+    work.cache.close()
+    assert sum(seen) == 2 * embedder.batch
+    assert embedded(tmp_path / "photos", tmp_path / "out", block=n)[0] == embedder.batch
 
 
 def test_a_full_disk_stops_with_a_sentence_and_keeps_what_is_finished(tmp_path, own_home, monkeypatch):
@@ -231,8 +286,11 @@ def test_a_full_disk_stops_with_a_sentence_and_keeps_what_is_finished(tmp_path, 
     check(tmp_path / "out", range(40))
 
 
-def test_a_limit_of_the_system_leaves_no_half_part(tmp_path, own_home):
+def test_a_limit_of_the_system_leaves_no_half_part(tmp_path):
     write_pictures(tmp_path / "photos", 20)
-    run = child(tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500)))
-    assert "cannot be written" in run.communicate(timeout=60)[1]
+    limit = (1500, 1500)
+    run = embed_command(tmp_path, "local", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    said = run.communicate(timeout=300)[1]
+    assert run.returncode == 1
+    assert "What is finished is kept: mend that, and the same command goes on from there" in said
     assert not list((tmp_path / "out").glob("*part-*"))

@@ -113,6 +113,11 @@ class EmbedBlock:
     embedder: Embedder
     cache: "_SharedCache | None" = None
 
+    def stop(self) -> None:
+        """Blocks that are begun end early. What they have embedded is in the cache, and no part comes of them."""
+        if self.cache:
+            self.cache.is_stopped.set()
+
     def __call__(self, block: Block) -> Part:
         try:
             return self._part(block)
@@ -125,6 +130,8 @@ class EmbedBlock:
         read: list[_Read] = []
         with closing(self._readings(block.items(), known)) as readings:
             for one in readings:
+                if self.cache and self.cache.is_stopped.is_set():
+                    break
                 if one.reason:
                     part.skipped.append((one.item.name, one.reason))
                     continue
@@ -214,7 +221,7 @@ class _SharedCache:
 
     def __init__(self, embedder: Embedder) -> None:
         self._cache = EmbeddingCache(home() / "embeddings", embedder.hash, embedder.dim)
-        self._lock = threading.Lock()
+        self._lock, self.is_stopped = threading.Lock(), threading.Event()
         self.contents = self._cache.contents()
 
     def take(self, wanted: set[bytes]) -> dict[bytes, tuple[np.ndarray, int]]:

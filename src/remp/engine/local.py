@@ -14,7 +14,9 @@ class Engine(Protocol):
     """`work` is a function, or an object that is called, and holds no rows: it may be sent to other machines."""
 
     def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
-        """(number of the item, work(item)) of each, in any order, as they are done."""
+        """(number of the item, work(item)) of each, in any order, as they are done. When nobody asks for more, as after
+        Ctrl-C, what is being worked on is broken off; where that cannot be done, work.stop() is called, if there is
+        such a method, and the work ends early."""
 
     def in_order(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[Made]:
         """work(item) of each, in their order."""
@@ -30,7 +32,7 @@ class Threads:
     """This process: as many items at once as torch has threads, each with one."""
 
     def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
-        return enumerate(on_all_cores(work, items))
+        return enumerate(on_all_cores(work, items, stop=getattr(work, "stop", None)))
 
     def in_order(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[Made]:
         return on_all_cores(work, items)

@@ -1,5 +1,6 @@
 """Ray as the engine: blocks are tasks, and what a lost worker was at is done again by another."""
 
+import logging
 import math
 import time
 import warnings
@@ -35,7 +36,12 @@ class RayEngine:
         self._ray = _import_ray()
         if not self._ray.is_initialized():
             try:
-                self._ray.init(address or "local", include_dashboard=None if address else False, log_to_driver=False)
+                self._ray.init(
+                    address or "local",
+                    include_dashboard=None if address else False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,  # lines of its own would stand between those of the progress bars
+                )
             except (ConnectionError, ValueError) as error:
                 raise ConfigError(
                     f"no Ray cluster at {address!r}: start one with ray start --head ({error})"
@@ -63,7 +69,7 @@ class RayEngine:
                 yield number, self._get(done[0])
         finally:
             for reference in waiting:
-                self._ray.cancel(reference, force=True)
+                self._ray.cancel(reference)
 
     def in_order(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[Made]:
         """work(item) of each, in their order. Never more than a window of results wait for one before them."""
@@ -78,7 +84,7 @@ class RayEngine:
                 yield self._get(waiting.pop(number))
         finally:
             for reference in waiting.values():
-                self._ray.cancel(reference, force=True)
+                self._ray.cancel(reference)
 
     def total(self, work: Callable[[Item], Made], items: list[Item], finished: Callable[[int], None]) -> Made:
         """The sum of work(item) over all items, one or more, in the order of `remp.rows.sums`: the sums of groups are
@@ -95,7 +101,7 @@ class RayEngine:
                 group.clear()  # not before: if the sum is lost with its machine, it is added up again
         finally:
             for reference in [made for group in groups for made in group]:  # none, if all went well
-                self._ray.cancel(reference, force=True)
+                self._ray.cancel(reference)
         return whole[0]
 
     def begin(self, handle: list[Any], item: Any) -> Any:

@@ -12,17 +12,22 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def on_all_cores(work: Callable[[Item], Made], parts: Iterable[Item]) -> Iterator[Made]:
+def on_all_cores(
+    work: Callable[[Item], Made], parts: Iterable[Item], *, stop: Callable[[], None] | None = None
+) -> Iterator[Made]:
     """`work(part)` for each part, in their order, as many at once as torch has threads.
 
     For parts whose tensors are too small to be shared among cores: there, threads inside an operation wait for each
-    other more than they help, and the more so on a busy machine. `work` has to enter modes of torch itself.
+    other more than they help, and the more so on a busy machine. `work` has to enter modes of torch itself. stop: told
+    when nobody asks for more, before the parts that are being worked on are waited for.
     """
     threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(threads, "remp", initializer=torch.set_num_threads, initargs=(1,))
     try:
         yield from pool.map(work, parts)
     finally:
+        if stop:
+            stop()
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)  # what a thread sets, threads made later inherit
 
