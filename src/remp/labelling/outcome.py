@@ -1,5 +1,6 @@
 """What came out of a labelling: the value that files and the report are written from."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -105,9 +106,14 @@ class Labelling:
 
     def records(self) -> list[dict[str, Any]]:
         """One dictionary per item, in the order of the task: the columns of labels.csv."""
+        return list(self.each_record())
+
+    def each_record(self) -> Iterator[dict[str, Any]]:
+        """The records, one after the other: millions of them need not be in memory at once."""
         name = self.task.class_name
-        return [
-            {
+        columns = (self.labels, self.probability, self.runner_up, self.margin, self.status, self.best)
+        for item, label, probability, runner_up, margin, status, best in zip(self.task.names, *columns, strict=True):
+            yield {
                 "file": item,
                 "label": "unknown" if STATUSES[status] == "unknown" else name(label),
                 "probability": _number(probability),
@@ -116,17 +122,6 @@ class Labelling:
                 "status": STATUSES[status],
                 "likeliest": name(best),
             }
-            for item, label, probability, runner_up, margin, status, best in zip(
-                self.task.names,
-                self.labels,
-                self.probability,
-                self.runner_up,
-                self.margin,
-                self.status,
-                self.best,
-                strict=True,
-            )
-        ]
 
     def to_pandas(self) -> Any:
         """The records as a DataFrame, one row per item."""

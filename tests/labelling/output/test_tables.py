@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from made_up_labelling import every_finding, made_up_labelling
 from remp.labelling.outcome import STATUSES, Labelling
-from remp.labelling.output.tables import COLUMNS, labels_csv, labels_json, write_labels
+from remp.labelling.output.tables import COLUMNS, csv_lines, json_lines, write_labels
 
 HARD_NAMES = [
     "a, b.jpg",
@@ -31,6 +31,14 @@ def named(names, class_names=("cat", "dog")) -> Labelling:
     """A made-up labelling of items with these names."""
     made_up = made_up_labelling(class_names, len(names), n_given=1)
     return replace(made_up, task=replace(made_up.task, names=tuple(names)))
+
+
+def labels_csv(labelling: Labelling) -> str:
+    return "".join(csv_lines(labelling))
+
+
+def labels_json(labelling: Labelling) -> str:
+    return "".join(json_lines(labelling))
 
 
 def read_csv(text: str) -> list[dict[str, str]]:
@@ -114,3 +122,10 @@ def test_a_large_labelling_is_a_parquet_dataset_too(tmp_path, monkeypatch):
         for column in ("probability", "margin"):
             assert got.pop(column) == pytest.approx(record.pop(column), abs=1e-5)
         assert {name: None if value != value else value for name, value in got.items()} == record
+
+
+def test_without_pyarrow_a_large_labelling_has_the_other_files(tmp_path, monkeypatch):
+    monkeypatch.setattr("remp.labelling.output.tables.LARGE", 3)
+    monkeypatch.setattr("remp.labelling.output.tables.find_spec", lambda name: None)
+    write_labels(named(HARD_NAMES), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["labels.csv", "labels.json"]

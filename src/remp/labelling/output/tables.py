@@ -1,7 +1,9 @@
 """A labelling as labels.csv and labels.json, and as a Parquet dataset if it is large."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +24,17 @@ LARGE = 1_000_000
 def write_labels(labelling: Labelling, folder: Path) -> None:
     """Write the files into a folder."""
     # A name that is not UTF-8 goes to the CSV file byte for byte, and to JSON as the escapes that Python gives it.
-    write_atomically(folder / "labels.csv", labels_csv(labelling).encode("utf-8", "surrogateescape"))
-    write_atomically(folder / "labels.json", labels_json(labelling).encode("utf-8", "backslashreplace"))
-    if len(labelling.task.names) > LARGE:
+    for name, lines, errors in (
+        ("labels.csv", csv_lines, "surrogateescape"),
+        ("labels.json", json_lines, "backslashreplace"),
+    ):
+        write_atomically(folder / name, (line.encode("utf-8", errors) for line in lines(labelling)))
+    if len(labelling.task.names) > LARGE and find_spec("pyarrow"):
         write_parquet(labelling, folder / "labels-parquet")
 
 
 def write_parquet(labelling: Labelling, folder: Path) -> None:
-    """The columns of labels.csv as a Parquet dataset. Needs pyarrow, which rows in Parquet have brought along."""
+    """The columns of labels.csv as a Parquet dataset. Needs pyarrow."""
     import pyarrow
     import pyarrow.parquet as parquet
 
@@ -61,21 +66,18 @@ def _utf8(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def labels_csv(labelling: Labelling) -> str:
+def csv_lines(labelling: Labelling) -> Iterator[str]:
     """One line per item, in the order of the task; cells are exact, whatever is in them."""
-    lines = [",".join(COLUMNS)]
-    lines += [",".join(_cell(record[column]) for column in COLUMNS) for record in labelling.records()]
-    return "\n".join(lines) + "\n"
+    yield ",".join(COLUMNS) + "\n"
+    for record in labelling.each_record():
+        yield ",".join(_cell(record[column]) for column in COLUMNS) + "\n"
 
 
-def labels_json(labelling: Labelling) -> str:
-    """The same items, with all else that is known of them."""
+def json_lines(labelling: Labelling) -> Iterator[str]:
+    """The same items, one in a line, with all else that is known of them."""
     names = labelling.task.names
-    everything = {
-        "version": __version__,
-        "made_with": labelling.made_with,
-        "classes": _classes(labelling),
-        "items": labelling.records(),
+    before = {"version": __version__, "made_with": labelling.made_with, "classes": _classes(labelling)}
+    after = {
         "estimate": asdict(labelling.estimate) if labelling.estimate else None,
         "no_estimate": labelling.no_estimate,
         "rectification_left_out": labelling.left_out,
@@ -93,7 +95,11 @@ def labels_json(labelling: Labelling) -> str:
         "skipped": [{"file": name, "reason": reason} for name, reason in labelling.task.skipped],
         "seconds": {stage: round(seconds, 3) for stage, seconds in labelling.seconds.items()},
     }
-    return json.dumps(everything, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    everything, one = (json.JSONEncoder(ensure_ascii=False, indent=wide, allow_nan=False) for wide in (1, None))
+    yield everything.encode(before).removesuffix("\n}") + ',\n "items": ['
+    for number, record in enumerate(labelling.each_record()):
+        yield ("\n  " if number == 0 else ",\n  ") + one.encode(record)
+    yield "\n ],\n" + everything.encode(after).removeprefix("{\n") + "\n"
 
 
 def _cell(value: str | float | None) -> str:
