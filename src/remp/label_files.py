@@ -93,9 +93,8 @@ def label(
     >>> [record["label"] for record in done.records()]
     ['cat', 'dog', 'cat', 'cat', 'dog', 'dog']
     """
-    is_address = "://" in str(source)
     origin, labels = str(source), None if labels is None else Path(labels)
-    source = Path(Place(origin).name) if is_address else Path(source)
+    source = local_name(source)
     place = result_folder(source, None if out is None else Path(out), overwrite)
     shard = (engine or Threads()).shard()
     model_place = None if save is None else ResultFolder(Path(os.path.abspath(save)), overwrite, option="--save")
@@ -103,19 +102,21 @@ def label(
         place.check()
         if model_place:
             model_place.check()
-    if is_address or is_dataset(source):
+    if is_dataset(origin):
         found = _read_dataset(Place(origin), labels, options, engine or Threads())
-    elif engine is not None:
-        found = _read_dataset(_embedded(source, options, engine), labels, options, engine)
     elif is_embeddings(source):
+        refuse_engine(source, engine)
         found = _read_embeddings(source, labels, options)
+    elif engine is not None:
+        embedded = embedded_folder(source, options.backbone, options.side, engine)
+        found = _read_dataset(embedded, labels, options, engine)
     else:
         found = _read_pictures(source, labels, options, shard)
     labelling = _label(found, options, shard)
     if labelling is None:
         return None
     given = str(labels) if labels else FOLDERS if found.task.paths else "a column"
-    made_with = {**embedded_by(found.embedder), "labels": given, **_said(options)}
+    made_with = {**found.made_by, "labels": given, **_said(options)}
     labelling = replace(labelling, made_with=made_with)
     started = time.perf_counter()
     folder = place.write(lambda folder: fill_result(folder, labelling, title_of(source), options))
@@ -130,54 +131,71 @@ def is_embeddings(source: Path) -> bool:
     return source.suffix.casefold() in EMBEDDING_SUFFIXES and not source.is_dir()
 
 
-def is_dataset(source: Path) -> bool:
-    """Whether this is a folder of Parquet files."""
-    return source.is_dir() and any(is_part(entry.name) for entry in source.iterdir())
+def is_dataset(source: str | Path) -> bool:
+    """Whether this is a folder of Parquet files; an address always is."""
+    if "://" in str(source):
+        return True
+    return Path(source).is_dir() and any(is_part(entry.name) for entry in Path(source).iterdir())
+
+
+def local_name(source: str | Path) -> Path:
+    """What results are named by: a path as it is, of an address the last part."""
+    return Path(Place(str(source)).name) if "://" in str(source) else Path(source)
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What is to be labelled, with features. hashes: of files and of pictures, to find duplicates by."""
+class Found:
+    """What is to be labelled, with features. hashes: of files and of pictures, to find duplicates by. made_by: what
+    made the features, as `embedded_by` says it."""
 
     task: LabellingTask
     rows: Rows
     seconds: dict[str, float]
     hashes: dict[str, Any] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
-    embedder: Embedder | None = None
+    made_by: dict[str, Any] = field(default_factory=dict)
 
 
-def _read_embeddings(source: Path, labels: Path | None, options: LabelOptions) -> _Found:
+def _read_embeddings(source: Path, labels: Path | None, options: LabelOptions) -> Found:
     if options.class_folders:
         raise ConfigError(f"--{options.class_folders} is for pictures; {source} has embeddings")
     started = time.perf_counter()
     task, rows = embedding_task(source, labels)
     task = checked(task, str(source), "give the label of some rows, and leave that of the others empty")
-    return _Found(task, rows, {"read": time.perf_counter() - started})
+    return Found(task, rows, {"read": time.perf_counter() - started})
 
 
-def _read_dataset(folder: Place, labels: Path | None, options: LabelOptions, engine: Engine) -> _Found:
+def _read_dataset(folder: Place, labels: Path | None, options: LabelOptions, engine: Engine) -> Found:
     started = time.perf_counter()
     found = open_dataset(folder, labels, engine)
-    if options.class_folders and not found.task.paths:
+    check_class_folders(options, found.task, folder)
+    task = checked(found.task, str(folder), "give the label of some rows with --labels, not of all")
+    seconds = {"read": time.perf_counter() - started}
+    return Found(task, engine.rows(found.rows), seconds, found.hashes, made_by=found.made_by)
+
+
+def refuse_engine(source: Path, engine: Engine | None) -> None:
+    """Raise a ConfigError if an engine was asked for: one file of embeddings is not spread."""
+    if engine is not None:
+        raise ConfigError(f"an engine takes a folder; {source} is one file: write it as a Parquet dataset of several")
+
+
+def check_class_folders(options: LabelOptions, task: LabellingTask, folder: Place) -> None:
+    """Raise a ConfigError if pictures were asked for that are not here."""
+    if options.class_folders and not task.paths:
         raise ConfigError(
             f"--{options.class_folders} needs the pictures, and those of {folder} are not on this machine"
         )
-    task = checked(found.task, str(folder), "give the label of some rows with --labels, not of all")
-    return _Found(task, engine.rows(found.rows), {"read": time.perf_counter() - started}, found.hashes)
 
 
-def _embedded(source: Path, options: LabelOptions, engine: Engine) -> Place:
+def embedded_folder(source: Path, backbone: str | Embedder, side: int | None, engine: Engine) -> Place:
     """The dataset of the embeddings of a folder of pictures, kept from run to run."""
-    if is_embeddings(source):
-        raise ConfigError(f"an engine takes a folder; {source} is one file: write it as a Parquet dataset of several")
-    backbone = options.backbone
-    embedder = find_embedder(backbone, side=options.side) if isinstance(backbone, str) else backbone
+    embedder = find_embedder(backbone, side=side) if isinstance(backbone, str) else backbone
     key = digest(os.path.abspath(source).encode("utf-8", "surrogateescape"), embedder.hash.encode()).hex()
     return embed(source, home() / "datasets" / key, backbone=embedder, engine=engine).folder
 
 
-def _read_pictures(source: Path, labels: Path | None, options: LabelOptions, shard: Shard) -> _Found:
+def _read_pictures(source: Path, labels: Path | None, options: LabelOptions, shard: Shard) -> Found:
     started = time.perf_counter()
     task, how = _picture_task(source, labels)
     task = checked(task, str(source), how)
@@ -188,7 +206,7 @@ def _read_pictures(source: Path, labels: Path | None, options: LabelOptions, sha
     hashes = {"content_hashes": embedded.content_hashes, "picture_hashes": embedded.picture_hashes}
     seconds["embed"] = embedded.seconds
     task, rows = checked(embedded.task, str(source), how), ArrayRows(embedded.values)
-    return _Found(task, rows, seconds, hashes, embedded.stages, embedder)
+    return Found(task, rows, seconds, hashes, embedded.stages, embedded_by(embedder))
 
 
 def _picture_task(source: Path, labels: Path | None) -> tuple[LabellingTask, str]:
@@ -200,7 +218,7 @@ def _picture_task(source: Path, labels: Path | None) -> tuple[LabellingTask, str
     )
 
 
-def _label(found: _Found, options: LabelOptions, shard: Shard) -> Labelling | None:
+def _label(found: Found, options: LabelOptions, shard: Shard) -> Labelling | None:
     labelling = label_rows(
         found.task,
         found.rows,
@@ -214,12 +232,11 @@ def _label(found: _Found, options: LabelOptions, shard: Shard) -> Labelling | No
     return labelling and replace(labelling, seconds={**found.seconds, **labelling.seconds})
 
 
-def _learned(labelling: Labelling, found: _Found) -> Learned:
-    """The labelling as a model. Of datasets it is not known here what made the features: they count as ready-made."""
-    task, embedder = labelling.task, found.embedder
+def _learned(labelling: Labelling, found: Found) -> Learned:
+    """The labelling as a model."""
     assert labelling.fitted is not None
-    learned = Learned.of(labelling.fitted, found.rows, task.labels, task.class_names)
-    return learned if embedder is None else learned.made_by(embedder.name, embedder.side, embedder.hash)
+    learned = Learned.of(labelling.fitted, found.rows, labelling.task.labels, labelling.task.class_names)
+    return learned.made_by(**found.made_by) if found.made_by else learned
 
 
 def embedded_by(embedder: Embedder | None) -> dict[str, Any]:

@@ -7,8 +7,10 @@ import pytest
 
 from embedding_cases import mean_colour_embedder
 from remp.engine.embed import embed
-from remp.errors import ConfigError, DataError
+from remp.engine.local import Threads
+from remp.errors import CheckpointError, ConfigError, DataError
 from remp.label_files import label
+from remp.label_new import label_new
 from remp.labelling.options import LabelOptions
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -97,8 +99,54 @@ def test_pictures_that_were_embedded_keep_their_folders_as_classes(tmp_path, own
 
 
 def test_an_engine_takes_no_single_file(tmp_path):
-    from remp.engine.local import Threads
-
     path = write(tmp_path / "one", parts=1) / "0.parquet"
     with pytest.raises(ConfigError, match="write it as a Parquet dataset"):
         label(path, out=tmp_path / "a", engine=Threads())
+
+
+def few_photos(folder):
+    """Five red and five blue pictures with their class as a folder, and as many without."""
+    for number in range(20):
+        colour = (200 + number, 9, 9) if number % 2 else (9, 9, 200 + number)
+        name = ("blue", "red")[number % 2] if number < 10 else "unlabelled"
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 20), colour).save(folder / name / f"{number:02d}.png")
+    return folder
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_saved_model_labels_a_dataset_as_the_pictures_it_is_made_of(tmp_path, own_home, together):
+    embedder = mean_colour_embedder()
+    embed(few_photos(tmp_path / "photos"), tmp_path / "data", backbone=embedder, block=8)
+    label(tmp_path / "data", out=tmp_path / "first", save=tmp_path / "model")
+    (tmp_path / "data" / "part-0000001.parquet").rename(tmp_path / "data" / "x.parquet")  # order is not what counts
+    settings = {"together": together, "options": LabelOptions(n_next=0)}
+    rows = label_new(tmp_path / "data", tmp_path / "model", out=tmp_path / "a", **settings)
+    pictures = label_new(tmp_path / "photos", tmp_path / "model", out=tmp_path / "b", embedder=embedder, **settings)
+    ours, theirs = ({record["file"]: record["label"] for record in done.records()} for done in (rows, pictures))
+    assert ours == theirs
+    assert len(ours) == 20
+    assert rows.made_with["backbone"] == "mean colour"
+    by_name = dict(zip(pictures.task.names, pictures.probability, strict=True))
+    np.testing.assert_allclose(rows.probability, [by_name[name] for name in rows.task.names], atol=1e-5)
+
+
+def test_a_model_of_another_backbone_or_width_is_refused(tmp_path, own_home):
+    embed(few_photos(tmp_path / "photos"), tmp_path / "data", backbone=mean_colour_embedder(), block=8)
+    embed(tmp_path / "photos", tmp_path / "other", backbone=mean_colour_embedder("other"), block=8)
+    label(tmp_path / "data", out=tmp_path / "first", save=tmp_path / "model")
+    with pytest.raises(CheckpointError, match=r"another backbone than the other at 128 pixels of .*other"):
+        label_new(tmp_path / "other", tmp_path / "model", out=tmp_path / "a")
+    with pytest.raises(ConfigError, match=r"has 8 numbers in a row, .* was learned from 3"):
+        label_new(write(tmp_path / "many"), tmp_path / "model", out=tmp_path / "a")
+    with pytest.raises(ConfigError, match="write it as a Parquet dataset"):
+        label_new(tmp_path / "many" / "0.parquet", tmp_path / "model", out=tmp_path / "a", engine=Threads())
+
+
+def test_a_damaged_part_is_left_out_with_a_model_too(tmp_path):
+    label(write(tmp_path / "many"), out=tmp_path / "a", save=tmp_path / "model")
+    (tmp_path / "many" / "2.parquet").write_bytes(b"PAR1")
+    done = label_new(tmp_path / "many", tmp_path / "model", out=tmp_path / "b")
+    assert len(done.labels) == 100
+    assert done.task.skipped[0][0] == "2.parquet"
+    assert not done.task.is_labelled.any()

@@ -72,10 +72,11 @@ def label(
     options = LabelOptions(**{name: value for name, value in given.items() if value is not None})
     done: Labelling | None
     try:
+        engines = make_engine(engine, address)
         if model is not None:
-            done = label_new(Path(source), model, options, together=together, out=out, overwrite=overwrite)
+            new = {"together": together, "out": out, "overwrite": overwrite, "engine": engines}
+            done = label_new(source, model, options, **new)
         else:
-            engines = make_engine(engine, address)
             done = run(source, options, labels=labels, out=out, overwrite=overwrite, save=save, engine=engines)
     except KeyboardInterrupt as error:
         raise Interrupted("stopped; no result was written. The same command goes on where this one was") from error

@@ -1,7 +1,9 @@
 """A Parquet dataset of embeddings as a task: each part is looked through once, and one that is damaged is left out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,16 +58,53 @@ def look_through(part: Place) -> PartFacts:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The task of all parts that could be read, their rows, and hashes of files and pictures if all have them."""
+    """The task of all parts that could be read, their rows, and hashes of files and pictures if all have them. made_by:
+    the backbone of `remp embed`, its side and its hash, as `embedded_by` has them; nothing for rows of others."""
 
     task: LabellingTask
     rows: JoinedRows
     hashes: dict[str, np.ndarray]
+    made_by: dict[str, Any]
 
 
 def open_dataset(folder: Place, labels: Path | None, engine: Engine) -> Dataset:
     """labels: a CSV file, by name or number of the rows. Without one, the column `label` says it; without that, for a
     dataset that `remp embed` made of a folder, the folder that a picture lies in, as in `remp label FOLDER`."""
+    return _opened(folder, engine, lambda found: _task(folder, labels, found))
+
+
+def open_unlabelled(folder: Place, classes: tuple[str, ...], engine: Engine) -> Dataset:
+    """All rows without a label, whatever the dataset says of labels."""
+
+    def task(found: _Found) -> LabellingTask:
+        pictures = _picture_folder(found.about)
+        paths = tuple(pictures / name for name in found.names) if pictures else ()
+        return LabellingTask(tuple(found.names), np.full(found.n, -1, np.int64), classes, paths, found.skipped)
+
+    return _opened(folder, engine, task)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The parts that could be read, with n rows in all, their names, what was skipped, and what `remp embed` says."""
+
+    kept: list[PartFacts]
+    n: int
+    skipped: tuple[tuple[str, str], ...]
+    about: dict[str, Any]
+
+    @property
+    def has_ids(self) -> bool:
+        return all(part.ids is not None for part in self.kept)
+
+    @property
+    def names(self) -> list[str]:
+        if not self.has_ids:
+            return [str(number) for number in range(self.n)]
+        return [name for part in self.kept for name in part.ids or ()]
+
+
+def _opened(folder: Place, engine: Engine, make_task_of: Callable[[_Found], LabellingTask]) -> Dataset:
     parts = [folder / name for name in part_names(folder)]
     facts = []
     with progress("reading the dataset", len(parts), unit="parts") as bar:
@@ -80,10 +119,16 @@ def open_dataset(folder: Place, labels: Path | None, engine: Engine) -> Dataset:
         raise DataError(f"{folder} has no part that can be read" + (f": {left_out[0][1]}" if left_out else ""))
     rows = JoinedRows(*(found.rows for found in kept if found.rows is not None))
     skipped = (*left_out, *(one for found in facts for one in found.skipped))
-    task = _task(folder, labels, kept, len(rows), skipped)
+    about = EmbeddingParts(folder).about()
+    task = make_task_of(_Found(kept, len(rows), skipped, about))
     hashes = {"content_hashes": [f.contents for f in kept], "picture_hashes": [f.pictures for f in kept]}
     joined = {name: _joined(arrays) for name, arrays in hashes.items()}
-    return Dataset(task, rows, {name: array for name, array in joined.items() if array is not None})
+    return Dataset(task, rows, {name: array for name, array in joined.items() if array is not None}, _made_by(about))
+
+
+def _made_by(about: dict[str, Any]) -> dict[str, Any]:
+    names = {"backbone": "embedder", "side": "side", "embedder": "embedder_hash"}
+    return {ours: about[theirs] for ours, theirs in names.items()} if all(n in about for n in names.values()) else {}
 
 
 def _joined(arrays: list[np.ndarray | None]) -> np.ndarray | None:
@@ -91,31 +136,26 @@ def _joined(arrays: list[np.ndarray | None]) -> np.ndarray | None:
     return np.concatenate(there) if len(there) == len(arrays) else None
 
 
-def _task(
-    folder: Place, labels: Path | None, kept: list[PartFacts], n: int, skipped: tuple[tuple[str, str], ...]
-) -> LabellingTask:
-    has_ids = all(found.ids is not None for found in kept)
-    names = [name for found in kept for name in found.ids or ()] if has_ids else [str(number) for number in range(n)]
-    about = EmbeddingParts(folder).about()
-    pictures = _picture_folder(about)
+def _task(folder: Place, labels: Path | None, found: _Found) -> LabellingTask:
+    pictures, skipped = _picture_folder(found.about), found.skipped
     if labels is not None:
-        if not has_ids and any(name.endswith(".parquet") for name, _ in skipped):
+        if not found.has_ids and any(name.endswith(".parquet") for name, _ in skipped):
             raise DataError(
                 f"{skipped[0][0]} cannot be read, so that the numbers of the rows in {labels} do not fit: mend the "
                 "part, or give the rows a column of names"
             )
-        task = with_labels(names, labels, by_number=not has_ids)
-        paths = tuple(pictures / name for name in names) if pictures else ()
+        task = with_labels(found.names, labels, by_number=not found.has_ids)
+        paths = tuple(pictures / name for name in found.names) if pictures else ()
         return replace(task, paths=paths, skipped=(*skipped, *task.skipped))
-    if any(found.labels is not None for found in kept):
-        given = [label for found in kept for label in found.labels or [None] * len(found.rows or ())]
-        return make_task(names, given, folder=pictures, skipped=skipped)
-    if about.get("kind") == "folder":
-        return make_task(names, [class_of(name) for name in names], folder=pictures, skipped=skipped)
+    if any(part.labels is not None for part in found.kept):
+        given = [label for part in found.kept for label in part.labels or [None] * len(part.rows or ())]
+        return make_task(found.names, given, folder=pictures, skipped=skipped)
+    if found.about.get("kind") == "folder":
+        return make_task(found.names, [class_of(name) for name in found.names], folder=pictures, skipped=skipped)
     raise DataError(f"{folder} says nothing of labels: give --labels FILE.csv with the columns name and label")
 
 
-def _picture_folder(about: dict[str, str]) -> Path | None:
+def _picture_folder(about: dict[str, Any]) -> Path | None:
     """Where the pictures of a dataset lie, if that is on this machine."""
     source = about.get("source", "")
     is_here = about.get("kind") == "folder" and "://" not in source and Path(source).is_dir()
