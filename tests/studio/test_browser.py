@@ -209,10 +209,11 @@ def test_everything_has_a_role_and_a_name(studio):
     assert studio.page.query_selector_all("h1, main, nav, aside")
 
 
-@pytest.mark.parametrize("scheme", ["light"])
-def test_axe_finds_nothing_serious_in_any_view_or_dialogue(studio, scheme):
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")])
+def test_axe_finds_nothing_serious_in_any_view_or_dialogue(studio, width, scheme):
     axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")
     studio.page.emulate_media(color_scheme=scheme)
+    studio.page.set_viewport_size({"width": width, "height": 800})
     studio.wait()
     found = []
 
