@@ -125,6 +125,17 @@ def test_label_studio_tasks_follow_its_documented_form(pictures):
     assert [choice.get("value") for choice in config.iter("Choice")] == pictures.class_names
 
 
+def test_label_studio_tasks_read_by_its_own_library(pictures):
+    reader = pytest.importorskip("label_studio_sdk.label_interface", reason="pip install label-studio-sdk")
+    root = written(pictures, "labelstudio")
+    interface = reader.LabelInterface((root / "config.xml").read_text(encoding="utf-8"))
+    interface.validate()
+    for task in json.loads((root / "tasks.json").read_text(encoding="utf-8")):
+        assert interface.validate_task({"data": task["data"]})
+        assert all(interface.validate_annotation(one) for one in task.get("annotations", ()))
+        assert all(interface.validate_prediction(one) for one in task.get("predictions", ()))
+
+
 def test_what_label_studio_exports_is_read_as_labels(pictures, tmp_path):
     tasks = json.loads((written(pictures, "labelstudio") / "tasks.json").read_text(encoding="utf-8"))
     for task in tasks:  # as if a person had submitted every prediction; one was skipped

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from embedding_cases import mean_colour_embedder
+from embedding_cases import SIDE, mean_colour_embedder
 from remp.cli import app
 from remp.errors import CheckpointError, ConfigError, DataError
 from remp.export import FORMATS
@@ -111,6 +111,31 @@ def test_the_command_exports_a_journal_with_the_backbone_it_was_made_with(sessio
     done = CliRunner().invoke(app, ["export", str(tmp_path / "photos-labelled"), "--to", "folders"])
     assert done.exit_code == 0, done.output
     assert {path.name for path in (tmp_path / "photos-folders").iterdir() if path.is_dir()} == {"red", "green", "blue"}
+
+
+def test_what_remp_label_wrote_becomes_a_classifier_without_a_journal(tmp_path, monkeypatch):
+    photos, asked = write_collection(tmp_path / "photos", labelled=3), []
+
+    def find(name, side=None):
+        asked.append((name, side))
+        return mean_colour_embedder()
+
+    monkeypatch.setattr("remp.label_files.find_embedder", find)
+    monkeypatch.setattr("remp.studio.exports.find_embedder", find)
+    done = CliRunner().invoke(app, ["label", str(photos), "--backbone", "some", "--save", str(tmp_path / "saved")])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "photos-labelled"), "--to", "model"])
+    assert done.exit_code == 0, done.output
+    assert asked[-1] == ("mean colour", SIDE)  # what labels.json says, not the default
+    assert not (tmp_path / "photos-labelled.journal").exists()
+    new = write_collection(tmp_path / "new", 5)
+    exported, saved = (
+        label_new(new, tmp_path / name, out=tmp_path / f"by-{name}", embedder=mean_colour_embedder())
+        for name in ("photos-model", "saved")
+    )
+    assert exported.task.class_names == ("blue", "green", "red")
+    assert (exported.best == saved.best).all()
+    np.testing.assert_allclose(exported.probability, saved.probability, atol=0.02)
 
 
 def test_without_journal_or_results_nothing_is_exported(tmp_path):

@@ -91,6 +91,15 @@ def pictures_of(results: Path) -> Path:
     return results.absolute().with_name(re.sub(r"-labelled(-\d+)?$", "", results.absolute().name))
 
 
+def said_with(results: Path) -> dict[str, Any]:
+    """What the labels in a folder of results were made with, as labels.json says; nothing where that is not there."""
+    try:
+        said = json.loads((results / "labels.json").read_text(encoding="utf-8"))["made_with"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
 def _read_items(file: Path) -> list[dict[str, Any]]:
     try:
         items = json.loads(file.read_text(encoding="utf-8"))["items"]

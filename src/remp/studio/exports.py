@@ -10,7 +10,7 @@ import numpy as np
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
 from remp.export import find_format
-from remp.export.labelled import ExportOptions, of_labelling, pictures_of
+from remp.export.labelled import ExportOptions, of_labelling, pictures_of, said_with
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
 from remp.labelling.tasks.listed import listed_task
@@ -62,7 +62,7 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
     """The labels that results or the journal beside them tell of, with everything embedded, and without a page.
 
     results: PICTURES-labelled, which need not exist if its journal does, or the journal. Without a journal, the labels
-    that were given to `remp label` count, as labels.csv has them.
+    that were given to `remp label` count, as labels.csv has them, and the backbone that labels.json names.
     """
     results = Path(os.path.abspath(results))
     journal = results if results.suffix == ".journal" else results.with_name(f"{results.name}.journal")
@@ -73,13 +73,14 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
     if not journal.is_file() and not labels.is_file():
         raise DataError(f"{results} has no labels.csv, and there is no journal {journal.name} beside it")
     if not journal.is_file():
-        task = listed_task(folder, labels)
-        session = Session(task, Journal(Path(os.devnull)), lambda: embedder or find_embedder(DEFAULT_EMBEDDER))
+        task, kept = listed_task(folder, labels), Journal(Path(os.devnull))
+        made_with = said_with(results)
     else:
         task, kept = open_collection(folder), Journal(journal)
         kept.check(folder, task.names)
-        name, side = kept.made_with.get("backbone", DEFAULT_EMBEDDER), kept.made_with.get("side")
-        session = Session(task, kept, lambda: embedder or find_embedder(name, side=side))
+        made_with = kept.made_with
+    name, side = made_with.get("backbone", DEFAULT_EMBEDDER), made_with.get("side")
+    session = Session(task, kept, lambda: embedder or find_embedder(name, side=side))
     session.embed()
     return session
 
