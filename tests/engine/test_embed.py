@@ -277,10 +277,10 @@ def test_a_full_disk_stops_with_a_sentence_and_keeps_what_is_finished(tmp_path, 
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(self, mode, *more, **named)
 
-    monkeypatch.setattr(Path, "open", no_room)
-    with pytest.raises(OutputError, match=r"no room is left\. What is finished is kept"):
-        embedded(tmp_path / "photos", tmp_path / "out")
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", no_room)
+        with pytest.raises(OutputError, match=r"no room is left\. What is finished is kept"):
+            embedded(tmp_path / "photos", tmp_path / "out")
     assert len(contents(tmp_path / "out")) == 2
     assert embedded(tmp_path / "photos", tmp_path / "out")[1].n_before == 20
     check(tmp_path / "out", range(40))
