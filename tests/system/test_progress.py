@@ -1,5 +1,8 @@
 """Progress where there is no terminal: a line now and then."""
 
+import sys
+from io import StringIO
+
 import pytest
 
 from remp.system import progress as module
@@ -43,3 +46,20 @@ def test_work_inside_other_work_is_silent_and_so_is_quick_work(capsys, clock):
     with progress("next", 1) as bar:
         bar.advance()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("is_passing", [True, False])
+def test_on_a_terminal_the_bar_of_a_pass_goes_when_it_is_full(monkeypatch, is_passing):
+    class Terminal(StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("passing over the rows", 2, unit="rows", is_passing=is_passing) as bar:
+        bar.advance(2)
+    erased = "\x1b[2K"  # what stands in the line that the cursor is in
+    left = screen.getvalue().rpartition(erased)[2]
+    assert "passing over the rows" in screen.getvalue()
+    assert ("passing over the rows" in left) != is_passing

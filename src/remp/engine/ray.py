@@ -166,7 +166,7 @@ class RayShard(Shard):
     def each(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Iterator[Made]:
         engine = self.engine or RayEngine()
         blocks, sizes = engine.blocks(rows, labels)
-        with progress("passing over the rows", len(rows), unit="rows") as bar:
+        with progress("passing over the rows", len(rows), unit="rows", is_passing=True) as bar:
             for size, made in zip(sizes, engine.in_order(work, blocks), strict=True):
                 bar.advance(size)
                 yield made
@@ -174,7 +174,7 @@ class RayShard(Shard):
     def total(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Made:
         engine = self.engine or RayEngine()
         blocks, sizes = engine.blocks(rows, labels)
-        with progress("passing over the rows", len(rows), unit="rows") as bar:
+        with progress("passing over the rows", len(rows), unit="rows", is_passing=True) as bar:
             return engine.total(work, blocks, lambda number: bar.advance(sizes[number]))
 
 

@@ -47,7 +47,7 @@ class Shard:
         if len(blocks) == 1:
             yield work(blocks[0])
             return
-        with progress("passing over the rows", len(rows), unit="rows") as bar:
+        with progress("passing over the rows", len(rows), unit="rows", is_passing=True) as bar:
             for block, made in zip(blocks, on_all_cores(work, blocks), strict=True):
                 bar.advance(len(block))
                 yield made

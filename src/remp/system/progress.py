@@ -70,9 +70,10 @@ class _Bar(Progress):
 
 
 @contextmanager
-def progress(title: str, total: int, *, unit: str = "", done: int = 0) -> Iterator[Progress]:
+def progress(title: str, total: int, *, unit: str = "", done: int = 0, is_passing: bool = False) -> Iterator[Progress]:
     """A bar with rate, note and time left, on standard error, unless another one is running. Where that is no terminal
-    but a file or a pipe, there is a line every ten seconds instead."""
+    but a file or a pipe, there is a line every ten seconds instead. is_passing: the bar goes when it is full, for work
+    that is done many times over."""
     global _bar_is_shown
     if _bar_is_shown or not is_first_process():
         yield Progress()
@@ -104,7 +105,7 @@ def progress(title: str, total: int, *, unit: str = "", done: int = 0) -> Iterat
     )
     _bar_is_shown = True
     try:
-        with RichProgress(*columns, console=Console(stderr=True)) as bar:
+        with RichProgress(*columns, console=Console(stderr=True), transient=is_passing) as bar:
             yield _Bar(bar, bar.add_task(title, total=total, completed=done, note=""))
     finally:
         _bar_is_shown = False
