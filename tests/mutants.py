@@ -2,29 +2,33 @@
 
     python tests/mutants.py [statistics checkpoint ...] [--sample 20] [--seed 0]
 
-A mutant is a copy of a module with one operator, comparison or number changed. A process that has everything but remp
-imported is forked for each one, so that a mutant takes seconds. Those that live are printed; ends with 1 if they are
-more than 5 % of the mutants that are not in EQUIVALENT or UNSEEN: changes that change nothing one could notice.
+A mutant is a module with one operator, comparison or number changed. The tests are imported once; then a process is
+forked for each mutant, which changes the functions in place and runs the tests until one fails: the quickest first, and
+before them those that noticed other mutants. Mutants that live are printed. Ends with 1 if, in any module, they are
+more than 5 % of those that are not in EQUIVALENT or UNSEEN: changes that change nothing one could notice.
 """
 
 import argparse
 import ast
-import importlib.abc
-import importlib.util
+import importlib
+import json
+import math
 import os
 import random
 import resource
+import select
 import signal
 import sys
+import tempfile
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "remp"
-# A mutant that runs for ever is noticed too: by seconds of the processor, as a busy machine takes longer by the clock.
-_SECONDS, _SECONDS_BY_THE_CLOCK = 240, 3600
+_PATIENCE = 10  # by the clock, times the seconds of the processor: other work may be done beside
 
 # name -> module, and the tests that must notice
 MODULES: dict[str, tuple[str, list[str]]] = {
@@ -121,68 +125,150 @@ def mutant(source: str, number: int) -> tuple[str, str, str]:
     return ast.unparse(ast.fix_missing_locations(tree)), line, f"{before}  ->  {after}"
 
 
-class _Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Loads one module from a source that is not its file's."""
+class Module:
+    """A module of remp, its mutants, and a plugin of pytest that tries them once the tests are imported."""
 
-    def __init__(self, path: Path, source: str) -> None:
-        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
-        self._path, self._source, self._name = path, source, ".".join(parts)
+    def __init__(self, name: str, sample: int | None, seed: int) -> None:
+        self.name, (self._file, self._tests) = name, MODULES[name]
+        self._source = (SOURCE / self._file).read_text(encoding="utf-8")
+        numbers = list(range(len(sites(ast.parse(self._source)))))
+        self.n_sites = len(numbers)
+        self._chosen = sorted(random.Random(seed).sample(numbers, min(sample or len(numbers), len(numbers))))
+        self.killed = self.alive = self.equivalent = 0
+        self.is_tried = False
+        self._seconds = 600.0
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        return importlib.util.spec_from_loader(name, self, origin=str(self._path)) if name == self._name else None
-
-    def exec_module(self, module: Any) -> None:
-        module.__file__ = str(self._path)
-        exec(compile(self._source, str(self._path), "exec"), module.__dict__)
-
-
-def lives(path: Path, source: str, tests: list[str]) -> bool:
-    """Whether all tests pass with this source of the module."""
-    child = os.fork()
-    if child == 0:
-        _run_tests(path, source, tests)
-    end = time.monotonic() + _SECONDS_BY_THE_CLOCK
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status == 0
-        time.sleep(0.05)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
-
-
-def _run_tests(path: Path, source: str, tests: list[str]) -> None:
-    status = 1
-    try:
+    def run(self) -> None:
         import pytest
 
-        resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        sys.meta_path.insert(0, _Loader(path, source))
-        files = [str(ROOT / "tests" / test) for test in tests]
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
-        status = int(pytest.main([*options, *files]))
-    finally:
-        sys.stdout.flush()
-        os._exit(min(status, 1))
+        files = [str(ROOT / "tests" / test) for test in self._tests]
+        options = ["-s", "-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
+        options += ["-o", "addopts=--import-mode=importlib -m 'not slow'"]
+        with tempfile.TemporaryDirectory() as folder:
+            pytest.main([*options, f"--basetemp={folder}/tests", *files], plugins=[self])
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        items = session.items
+        whole = self._tried(ast.unparse(ast.parse(self._source)), items)
+        if whole is None or not all(passed for passed, _ in whole):
+            print(f"{self.name}: the tests fail without any change")
+            return True
+        order = sorted(range(len(items)), key=lambda place: whole[place][1])
+        items = [items[place] for place in order]
+        # A mutant that runs for ever is noticed, too.
+        self._seconds = 20 + 5 * sum(seconds for _, seconds in whole)
+        for number in self._chosen:
+            changed, line, change = mutant(self._source, number)
+            if is_equivalent(self.name, line, change):
+                self.equivalent += 1
+                continue
+            tried = self._tried(changed, items)
+            if tried and all(passed for passed, _ in tried):
+                self.alive += 1
+                print(f"  alive: {self.name} {number}: {line}\n      {change}", flush=True)
+            else:
+                self.killed += 1
+                if tried:
+                    items.insert(0, items.pop(len(tried) - 1))
+        self.is_tried = True
+        return True
+
+    def _tried(self, source: str, items: list[Any]) -> list[tuple[bool, float]] | None:
+        """For each test up to the first that fails with this source of the module: whether it passes, and in how many
+        seconds of the processor. None if the process ended otherwise."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            self._serve(source, items, writer)
+        os.close(writer)
+        content, end = b"", time.monotonic() + _PATIENCE * self._seconds
+        while (left := end - time.monotonic()) > 0 and select.select([reader], [], [], left)[0]:
+            if not (part := os.read(reader, 2**16)):
+                break
+            content += part
+        else:
+            os.kill(child, signal.SIGKILL)
+        os.close(reader)
+        os.waitpid(child, 0)
+        return json.loads(content) if content else None
+
+    def _serve(self, source: str, items: list[Any], writer: int) -> None:
+        """Run the tests in the child, tell how they ended, and leave without what a process does at its end."""
+        try:
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(self._seconds),) * 2)
+            for stream in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+            replace_code(SOURCE / self._file, source)
+            tried = []
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                started = time.process_time()
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                tried.append((item.session.testsfailed == 0, time.process_time() - started))
+                if item.session.testsfailed:
+                    break
+            os.write(writer, json.dumps(tried).encode())
+        finally:
+            os._exit(0)
+
+    def line(self) -> str:
+        tried = self.killed + self.alive
+        of_all = "" if len(self._chosen) == self.n_sites else f" (a sample of {self.n_sites})"
+        return (
+            f"{self.name:14} {len(self._chosen)} mutants{of_all}: {self.equivalent} equivalent, {self.killed} killed, "
+            f"{self.alive} alive: {100 * self.killed / max(1, tried):.1f} %"
+        )
+
+    @property
+    def is_enough(self) -> bool:
+        return self.is_tried and self.killed >= 0.95 * (self.killed + self.alive)
 
 
-def _import_heavy() -> None:
-    """What the tests import besides remp, so that no child has to."""
-    import lightning_fabric  # noqa: F401
-    import matplotlib.figure  # noqa: F401
-    import pydantic  # noqa: F401
-    import pytest  # noqa: F401
-    import safetensors.torch  # noqa: F401
-    import scipy.stats  # noqa: F401
-    import sklearn.linear_model  # noqa: F401
-    import torch
-    import typer.testing  # noqa: F401
+def replace_code(path: Path, source: str) -> None:
+    """Give the imported module what another source defines; whoever has imported a function or class of it has the new
+    one, as the old one is filled anew."""
+    name = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+    module = importlib.import_module(name)
+    made = types.ModuleType(name)
+    made.__file__ = str(path)
+    sys.modules[name] = made  # where dataclass looks for it
+    exec(compile(source, str(path), "exec"), made.__dict__)
+    sys.modules[name] = module
+    _fill(module, made)
 
-    torch.set_num_threads(1)
+
+def _fill(old: Any, new: Any) -> None:
+    """Make the functions, classes and values of a module or class those of another."""
+    for name, value in list(vars(new).items()):
+        before = vars(old).get(name)
+        if name in ("__dict__", "__weakref__", "__doc__", "__name__", "__file__", "__module__", "__builtins__"):
+            continue
+        if isinstance(value, type) and value.__module__ == new.__name__:
+            _fill(before, value)
+        elif functions := _functions(value):
+            for function, changed in zip(_functions(before), functions, strict=True):
+                if changed.__module__ == (new.__module__ if isinstance(new, type) else new.__name__):
+                    _fill_function(function, changed)
+        elif before is not value:
+            setattr(old, name, value)
+
+
+def _functions(value: Any) -> list[types.FunctionType]:
+    """The function itself, or those that a property, method or decorator hides."""
+    if isinstance(value, property):
+        return [part for part in (value.fget, value.fset) if part is not None]  # type: ignore[misc]
+    value = getattr(value, "__func__", value)
+    while not isinstance(value, types.FunctionType) and hasattr(value, "__wrapped__"):
+        value = value.__wrapped__
+    inner = _functions(value.__wrapped__) if hasattr(value, "__wrapped__") else []
+    return [value, *inner] if isinstance(value, types.FunctionType) else []
+
+
+def _fill_function(old: types.FunctionType, new: types.FunctionType) -> None:
+    for cell, other in zip(old.__closure__ or (), new.__closure__ or (), strict=True):
+        if not isinstance(other.cell_contents, type | types.FunctionType):
+            cell.cell_contents = other.cell_contents  # defaults of a dataclass
+    old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
 
 
 def main() -> int:
@@ -192,31 +278,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     os.chdir(ROOT)
-    _import_heavy()
-    n_killed = n_alive = n_equivalent = 0
-    for name in options.names:
-        file, tests = MODULES[name]
-        source = (SOURCE / file).read_text(encoding="utf-8")
-        if not lives(SOURCE / file, ast.unparse(ast.parse(source)), tests):
-            print(f"{name}: the tests fail without any change")
-            return 1
-        numbers = list(range(len(sites(ast.parse(source)))))
-        chosen = random.Random(options.seed).sample(numbers, min(options.sample or len(numbers), len(numbers)))
-        killed = 0
-        for number in sorted(chosen):
-            changed, line, change = mutant(source, number)
-            if is_equivalent(name, line, change):
-                n_equivalent += 1
-            elif lives(SOURCE / file, changed, tests):
-                n_alive += 1
-                print(f"  alive: {name} {number}: {line}\n      {change}", flush=True)
-            else:
-                killed += 1
-        n_killed += killed
-        print(f"{name:14} {killed} of {len(chosen)} mutants killed", flush=True)
-    share = n_killed / max(1, n_killed + n_alive)
-    print(f"{n_killed} killed, {n_alive} alive, {n_equivalent} equivalent: {100 * share:.1f} %")
-    return 0 if share >= 0.95 else 1
+    sys.path.insert(0, str(ROOT / "tests"))
+    import torch
+
+    torch.set_num_threads(1)
+    modules = [Module(name, options.sample, options.seed) for name in options.names]
+    for module in modules:
+        module.run()
+        print(module.line(), flush=True)
+    killed, alive, equivalent = (
+        sum(getattr(module, kind) for module in modules) for kind in ("killed", "alive", "equivalent")
+    )
+    print(f"{killed} killed, {alive} alive, {equivalent} equivalent: {100 * killed / max(1, killed + alive):.1f} %")
+    return 0 if all(module.is_enough for module in modules) else 1
 
 
 if __name__ == "__main__":

@@ -2,14 +2,19 @@
 
 import json
 import math
+import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+Damage = Callable[[bytes, np.random.Generator], bytes]
+
 _NUMBERS = [0, 1, -1, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, -(2**63)]
 _VALUES: list[Any] = [
-    None, True, -1, 0, 1.5, 10**7, 10**12, 10**30, 1e308, math.inf, -math.inf, math.nan, "", "x", "x" * 10**4, "\ud800",
-    "../../etc/passwd", "<script>alert(1)</script>", "a\0b", [], {}, [[]], [None] * 3, {"a": {"b": []}}, [0] * 1000,
+    None, True, -1, 0, 1.5, 10**7, 10**12, 10**30, 10**400, 1e308, math.inf, -math.inf, math.nan, "", "x", "x" * 10**4,
+    "\ud800", "../../etc/passwd", "<script>alert(1)</script>", "a\0b", [], {}, [[]], [None] * 3, {"a": {"b": []}},
+    [0] * 1000,
 ]  # fmt: skip
 
 
@@ -40,6 +45,40 @@ def odd_json(value: Any, random: np.random.Generator) -> Any:
 def odd_text(text: str, random: np.random.Generator) -> str:
     """JSON as text, changed at one place."""
     return json.dumps(odd_json(json.loads(text), random))
+
+
+def damaged_json(content: bytes, random: np.random.Generator) -> bytes:
+    """Damage JSON as JSON, or its bytes; a file that is no JSON always its bytes."""
+    if content[:1] in (b"{", b"[") and random.random() < 0.7:
+        return odd_text(content.decode(), random).encode()
+    return damaged(content, random)
+
+
+def damaged_safetensors(content: bytes, random: np.random.Generator) -> bytes:
+    """Damage the header as JSON, the settings in it as JSON, or any bytes."""
+    (length,) = struct.unpack("<Q", content[:8])
+    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
+    chance = random.random()
+    if chance < 0.3:
+        return damaged(content, random)
+    if chance < 0.45:
+        text = json.dumps(json.loads(odd_text(json.dumps(header), random)))
+    else:
+        header["__metadata__"]["remp"] = odd_text(header["__metadata__"]["remp"], random)
+        text = json.dumps(header)
+    made = text.encode()
+    return struct.pack("<Q", len(made)) + made + data
+
+
+def within(pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]) -> Damage:
+    """Damage of what is packed, so that it is reached behind the check sums of the packing; now and then of both."""
+
+    def damage(content: bytes, random: np.random.Generator) -> bytes:
+        if random.random() < 0.3:
+            return damaged(content, random)
+        return pack(damaged(unpack(content), random))
+
+    return damage
 
 
 def _odd(random: np.random.Generator) -> Any:

@@ -7,7 +7,6 @@ import io
 import json
 import lzma
 import pickle
-import shutil
 import struct
 import tarfile
 import zipfile
@@ -23,28 +22,40 @@ import pyarrow.parquet
 import torch
 from PIL import Image
 
-from fuzz.mutation import damaged, odd_text
-from raw_data import SPLIT_OF, png, random_pixels, write_cifar, write_mini_cache, write_tiered, write_tree
+from fuzz.mutation import Damage, damaged, damaged_json, damaged_safetensors, within
+from fuzz.own_files import (
+    VALUES,
+    damaged_journal,
+    damaged_part,
+    read_caches,
+    read_journal,
+    read_labellings,
+    read_parts,
+    read_prepared,
+    read_result,
+    write_caches,
+    write_journal,
+    write_labellings,
+    write_parts,
+    write_prepared,
+    write_result,
+)
+from raw_data import SPLIT_OF, png, random_pixels, write_cifar, write_mini_cache, write_tiered
 from remp.backbones.efficientnet_lite0 import read_weights
 from remp.checkpoint import load_trained, write_checkpoint
 from remp.config import load_config, make_config
 from remp.datasets import cifar, mini_imagenet, tiered_imagenet
 from remp.datasets.archives import open_members
-from remp.datasets.base import ImageSet, open_prepared, prepared_folder, read_index
-from remp.datasets.decode import decode
-from remp.datasets.prepare import prepare
+from remp.datasets.base import ImageSet
+from remp.datasets.decode import decode, reads_heic
 from remp.datasets.raw import RawSet, ReadOptions
 from remp.datasets.safe_pickle import as_text, load_pickle
 from remp.episodes import EpisodeSampler, Protocol
 from remp.episodes.files import load_episodes, save_episodes
-from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles
-from remp.labelling.embedding.record_files import digest
 from remp.labelling.tasks.embeddings import embedding_task
 from remp.labelling.tasks.label_table import ID_COLUMNS, read_label_table
-from remp.report.label.tiles import ThumbnailCache
+from remp.labelling.tasks.listed import read_label_studio
 from remp.trained import build_method
-
-Damage = Callable[[bytes, np.random.Generator], bytes]
 
 
 @dataclass(frozen=True)
@@ -57,20 +68,8 @@ class Reader:
     damage: Damage = damaged
 
 
-VALUES = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
 SETTINGS = {"data": "toy", "width": 4, "n_way": 3, "validation_way": 3}
 SIZE = (16, 16, 3)
-
-
-def within(pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]) -> Damage:
-    """Damage of what is packed, so that it is reached behind the check sums of the packing; now and then of both."""
-
-    def damage(content: bytes, random: np.random.Generator) -> bytes:
-        if random.random() < 0.3:
-            return damaged(content, random)
-        return pack(damaged(unpack(content), random))
-
-    return damage
 
 
 # Pickles and the data sets that come as such
@@ -219,6 +218,17 @@ def _write_pictures(folder: Path) -> list[Path]:
     return paths
 
 
+def _write_heic(folder: Path) -> list[Path]:
+    assert reads_heic(), "HEIC is read where pillow-heif is installed"
+    image = Image.fromarray(random_pixels(1, 64))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    paths = [folder / f"{mode}.heic" for mode in ("RGB", "RGBA", "L")]
+    for path in paths:
+        image.convert(path.stem).save(path, "HEIF", quality=60, exif=exif)
+    return paths
+
+
 def _damage_picture(content: bytes, random: np.random.Generator) -> bytes:
     """Of a PNG the check sums are set right again, so that what they guard is reached too."""
     made = bytearray(damaged(content, random))
@@ -252,22 +262,6 @@ def _write_checkpoint(folder: Path) -> list[Path]:
     weights = {f"weights/{name}": t for name, t in build_method(config, SIZE, 3).state_dict().items()}
     write_checkpoint(folder / "model.safetensors", weights, info)
     return [folder / "model.safetensors"]
-
-
-def _damage_safetensors(content: bytes, random: np.random.Generator) -> bytes:
-    """Damage the header as JSON, the settings in it as JSON, or any bytes."""
-    (length,) = struct.unpack("<Q", content[:8])
-    header, data = json.loads(content[8 : 8 + length]), content[8 + length :]
-    chance = random.random()
-    if chance < 0.3:
-        return damaged(content, random)
-    if chance < 0.45:
-        text = json.dumps(json.loads(odd_text(json.dumps(header), random)))
-    else:
-        header["__metadata__"]["remp"] = odd_text(header["__metadata__"]["remp"], random)
-        text = json.dumps(header)
-    made = text.encode()
-    return struct.pack("<Q", len(made)) + made + data
 
 
 def _read_checkpoint(folder: Path) -> None:
@@ -367,6 +361,24 @@ def _read_csv(folder: Path) -> None:
             assert row.key, "a row without a key"
 
 
+def _write_label_studio(folder: Path) -> list[Path]:
+    data = {"image": "/data/local-files/?d=pictures/a.jpg"}
+    choice = {"value": {"choices": ["cat"]}, "from_name": "label", "to_name": "image", "type": "choices"}
+    annotations = [{"id": 1, "was_cancelled": False, "result": [choice]}, {"id": 2, "was_cancelled": True}]
+    full = [{"id": 1, "data": data, "annotations": annotations}, {"id": 2, "data": {"image": "b.jpg"}}]
+    short = [{"image": "a.jpg", "choice": "cat"}, {"image": "sub/b.jpg", "label": "dog"}]
+    for name, tasks in (("full", full), ("short", short)):
+        (folder / f"{name}.json").write_text(json.dumps(tasks))
+    return list(folder.iterdir())
+
+
+def _read_label_studio(folder: Path) -> None:
+    for path in folder.iterdir():
+        for row in read_label_studio(path):
+            assert row.key, "a row without a picture"
+            assert row.label is None or (isinstance(row.label, str) and row.label), "a label that is no name"
+
+
 def _write_settings(folder: Path) -> list[Path]:
     (folder / "run.yaml").write_text(make_config({"data": "toy"}).yaml())
     return [folder / "run.yaml"]
@@ -376,58 +388,6 @@ def _read_settings(folder: Path) -> None:
     load_config(folder / "run.yaml")
 
 
-# What remp wrote itself
-
-KEYS = [digest(bytes([i])) for i in range(20)]
-
-
-def _write_caches(folder: Path) -> list[Path]:
-    cache = EmbeddingCache(folder, "e" * 64, 4)
-    cache.add(KEYS, VALUES, np.arange(20, dtype=np.uint64))
-    cache.close()
-    known = KnownFiles(folder)
-    for key in KEYS:
-        known.add(Identity(key, is_settled=True), digest(key))
-    known.close()
-    ThumbnailCache(folder / "thumbnails").add({key: key * 9 for key in KEYS})
-    return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def _read_caches(folder: Path) -> None:
-    for content, row, picture in EmbeddingCache(folder, "e" * 64, 4).take(set(KEYS)):
-        number = KEYS.index(content)
-        assert picture == number, "another picture"
-        np.testing.assert_array_equal(row, VALUES[number])
-    for key, content in zip(KEYS, KnownFiles(folder).contents([Identity(key, True) for key in KEYS]), strict=True):
-        assert content in (None, digest(key)), "another content"
-    for key, jpeg in ThumbnailCache(folder / "thumbnails").take(KEYS).items():
-        assert jpeg == key * 9, "another thumbnail"
-
-
-def _write_prepared(folder: Path) -> list[Path]:
-    write_tree(folder.parent / "raw", [f"kind{i}" for i in range(6)])
-    prepare("folder", folder.parent / "raw", options=ReadOptions(size=12), save_as="toy", force=True)
-    shutil.rmtree(folder.parent / "raw")
-    for path in prepared_folder("toy").iterdir():
-        shutil.copy(path, folder)
-    return list(folder.iterdir())
-
-
-def _damage_prepared(content: bytes, random: np.random.Generator) -> bytes:
-    if content.startswith(b"{") and random.random() < 0.7:
-        return odd_text(content.decode(), random).encode()
-    return damaged(content, random)
-
-
-def _read_prepared(folder: Path) -> None:
-    for path in folder.iterdir():
-        shutil.copy(path, prepared_folder("toy"))
-    for split in read_index("toy")["splits"]:
-        images = open_prepared("toy", split)
-        assert len(images.labels) == len(images.images), "another number of images"
-        assert int(images.labels.max(initial=-1)) < images.n_classes == len(images.class_names), "another class"
-
-
 READERS: dict[str, Reader] = {
     "pickles": Reader(_write_pickles, _read_pickles),
     "cifar": Reader(_write_cifar, _read_cifar, _damage_member),
@@ -435,15 +395,21 @@ READERS: dict[str, Reader] = {
     "tiered-imagenet": Reader(_write_tiered, _read_tiered),
     "archives": Reader(_write_archives, _read_archives, _damage_archive),
     "pictures": Reader(_write_pictures, _read_pictures, _damage_picture),
-    "checkpoints": Reader(_write_checkpoint, _read_checkpoint, _damage_safetensors),
+    "checkpoints": Reader(_write_checkpoint, _read_checkpoint, damaged_safetensors),
     "weights": Reader(_write_weights, _read_weights),
-    "episodes": Reader(_write_episodes, _read_episodes, _damage_safetensors),
+    "episodes": Reader(_write_episodes, _read_episodes, damaged_safetensors),
     "arrays": Reader(_write_arrays, _read_arrays),
     "parquet": Reader(_write_parquet, _read_parquet),
     "csv": Reader(_write_csv, _read_csv),
     "settings": Reader(_write_settings, _read_settings),
-    "caches": Reader(_write_caches, _read_caches),
-    "prepared": Reader(_write_prepared, _read_prepared, _damage_prepared),
+    "caches": Reader(write_caches, read_caches),
+    "prepared": Reader(write_prepared, read_prepared, damaged_json),
+    "labellings": Reader(write_labellings, read_labellings, damaged_safetensors),
+    "results": Reader(write_result, read_result, damaged_json),
+    "journals": Reader(write_journal, read_journal, damaged_journal),
+    "parts": Reader(write_parts, read_parts, damaged_part),
+    "label-studio": Reader(_write_label_studio, _read_label_studio, damaged_json),
+    "heic": Reader(_write_heic, _read_pictures),
 }
 
 __all__ = ["READERS", "Reader"]
