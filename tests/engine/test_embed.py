@@ -2,6 +2,8 @@
 
 import csv
 import errno
+import gzip
+import json
 import os
 import resource
 import signal
@@ -16,8 +18,10 @@ from PIL import Image
 
 from embedding_cases import colours, mean_colour_embedder, write_pictures
 from remp.engine.embed import EmbedBlock, _SharedCache, embed
+from remp.engine.parts import EmbeddingParts
 from remp.engine.pictures import FolderBlock
 from remp.errors import ConfigError, DataError, OutputError
+from remp.system.places import place
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -194,6 +198,48 @@ def test_other_pictures_or_another_embedder_need_another_folder(tmp_path, own_ho
         embed(tmp_path / "photos", tmp_path / "out", backbone=mean_colour_embedder("other"))
     with pytest.raises(OutputError, match="files in it that are not of remp embed"):
         embedded(tmp_path / "photos", tmp_path / "others")
+
+
+PLAN = {"folder": "photos", "names": ["a.png"]}
+TABLE = {"file": "a", "first": 0, "stop": 1, "image": "i", "path": None, "name": None, "label": None}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [3, [PLAN], {}, {**PLAN, "names": [[]]}, {**PLAN, "names": 3}, {**PLAN, "folder": 1}, {"names": ["a"]},
+     {**PLAN, "more": 1}, {**TABLE, "first": "0"}, {**TABLE, "image": 1}],
+    ids=str,
+)  # fmt: skip
+def test_a_plan_that_is_damaged_is_named(tmp_path, own_home, line):
+    write_pictures(tmp_path / "photos", 3)
+    embedded(tmp_path / "photos", tmp_path / "out")
+    plan = tmp_path / "out" / "_blocks-00000.jsonl.gz"
+    plan.write_bytes(gzip.compress(f"{json.dumps(PLAN)}\n{json.dumps(line)}\n".encode()))
+    with pytest.raises(DataError, match=r"_blocks-00000\.jsonl\.gz is damaged \(line 2\): give another --out"):
+        embedded(tmp_path / "photos", tmp_path / "out")
+
+
+def test_a_plan_that_cannot_be_unpacked_is_named(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 3)
+    embedded(tmp_path / "photos", tmp_path / "out")
+    plan = tmp_path / "out" / "_blocks-00000.jsonl.gz"
+    good = plan.read_bytes()
+    flipped = good[:14] + bytes([good[14] ^ 0xFF]) + good[15:]
+    for content in (good[:-9], flipped, b"", gzip.compress(bytes(2**25)), gzip.compress(b"[" * 100_000)):
+        plan.write_bytes(content)
+        with pytest.raises(DataError, match=r"_blocks-00000\.jsonl\.gz is damaged"):
+            EmbeddingParts(place(tmp_path / "out"))._plan(plan.name)
+
+
+@pytest.mark.parametrize(
+    "about", ["", "[]", "3", "[" * 100_000, '{"source": 3, "kind": "folder"}', '{"kind": "folder"}']
+)
+def test_a_description_that_is_damaged_is_named(tmp_path, own_home, about):
+    write_pictures(tmp_path / "photos", 3)
+    embedded(tmp_path / "photos", tmp_path / "out")
+    (tmp_path / "out" / "_embedding.json").write_text(about)
+    with pytest.raises(DataError, match=r"_embedding\.json (is damaged|cannot be read)"):
+        embedded(tmp_path / "photos", tmp_path / "out")
 
 
 def test_what_holds_no_pictures_is_refused(tmp_path, own_home):

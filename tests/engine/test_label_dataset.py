@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from embedding_cases import mean_colour_embedder
+from remp.engine.dataset import look_through
 from remp.engine.embed import embed
 from remp.engine.local import Threads
 from remp.errors import CheckpointError, ConfigError, DataError
 from remp.label_files import label
 from remp.label_new import label_new
 from remp.labelling.options import LabelOptions
+from remp.system.places import place
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -150,3 +152,19 @@ def test_a_damaged_part_is_left_out_with_a_model_too(tmp_path):
     assert len(done.labels) == 100
     assert done.task.skipped[0][0] == "2.parquet"
     assert not done.task.is_labelled.any()
+
+
+@pytest.mark.parametrize("pictures", [["0", "x", "2"], [0, -1, 2], [0.5, 1.5, 2.5e30]], ids=str)
+def test_a_part_whose_hashes_are_none_is_left_out(tmp_path, pictures):
+    columns = {"embedding": list(VALUES[:3]), "content": ["a", "b", "c"], "picture": pictures}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    found = look_through(place(tmp_path / "x.parquet"))
+    assert found.rows is None
+    assert "x.parquet: its hashes of files or pictures cannot be read" in found.problem
+
+
+@pytest.mark.parametrize("skipped", [b"{", b"3", b"[" * 100_000, b'[["a"]]', b'[["a", 3]]', b'["ab"]'])
+def test_a_part_that_says_strange_things_of_what_was_skipped_is_left_out(tmp_path, skipped):
+    table = pyarrow.table({"embedding": list(VALUES[:3])}).replace_schema_metadata({b"remp.skipped": skipped})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    assert "what was skipped cannot be read" in look_through(place(tmp_path / "x.parquet")).problem

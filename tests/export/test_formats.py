@@ -166,6 +166,17 @@ def test_a_json_file_that_is_something_else_is_refused_in_words(tmp_path, conten
         read_label_studio(file)
 
 
+@pytest.mark.parametrize(
+    "annotations",
+    [7, [7], [{"result": 5}], [{"result": [5]}], [{"result": [{"value": []}]}], [{"result": [{"value": None}]}]],
+    ids=str,
+)
+def test_annotations_of_another_form_are_no_label(tmp_path, annotations):
+    file = tmp_path / "labels.json"
+    file.write_text(json.dumps([{"data": {"image": "a.png"}, "annotations": annotations}]))
+    assert [(row.key, row.label) for row in read_label_studio(file)] == [("a.png", None)]
+
+
 def test_fiftyone_by_its_documented_layout(pictures):
     """data/NAME.ext and labels.json: {"classes": [...], "labels": {"NAME": index}}."""
     root = written(pictures, "fiftyone")
@@ -216,3 +227,49 @@ def test_results_that_lead_outside_are_refused(pictures, name):
     (folder / "labels.json").write_text(json.dumps({"items": [item]}))
     with pytest.raises(DataError, match="outside"):
         read_results(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"file": 7},
+        {"file": None},
+        {"label": ["x"]},
+        {"status": "sure"},
+        {"status": []},
+        {"probability": "0.5"},
+        {"probability": 10**400},
+        {"probability": float("nan")},
+        {"probability": -0.1},
+    ],
+    ids=lambda change: str(change)[:40],
+)
+def test_items_of_another_form_are_refused(pictures, change):
+    folder = results(pictures)
+    item = {"file": pictures.names[0], "label": "x", "probability": 1.0, "status": "given"}
+    (folder / "labels.json").write_text(json.dumps({"items": [item]}))
+    assert read_results(folder).labels == ("x",)
+    (folder / "labels.json").write_text(json.dumps({"items": [{**item, **change}]}))
+    with pytest.raises(DataError, match=r"labels\.json is no result of remp"):
+        read_results(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[" * 100_000, r"labels\.json cannot be read as a result of remp"),
+        ('{"items": 3}', r"labels\.json is no result of remp"),
+        (
+            '{"items": [{"file": "%s", "label": null, "probability": null, "status": "unknown"}]}' % ("a" * 3000),
+            "not there",
+        ),
+        ('{"items": [{"file": "a\\u0000", "label": null, "probability": null, "status": "unknown"}]}', "not there"),
+    ],
+    ids=["deep", "no list", "a long name", "NUL in a name"],
+)
+def test_results_that_are_something_else_are_refused(pictures, content, message):
+    folder = results(pictures)
+    (folder / "labels.json").write_text(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_results(folder)
+    assert len(str(caught.value)) < 1000

@@ -98,10 +98,11 @@ def write_result(folder: Path) -> list[Path]:
     (folder / "labelled").mkdir()
     write_labels(labelling, folder / "labelled")
     write_manifest(folder / "labelled")
-    return [path for path in folder.rglob("*") if path.is_file()]
+    return list((folder / "labelled").iterdir())
 
 
 def read_result(folder: Path) -> None:
+    write_pictures(folder / "pictures", 6, side=4)
     assert isinstance(foreign_file(folder / "labelled"), str)
     found = read_results(folder / "labelled", folder / "pictures")
     assert all(isinstance(label, str | None) for label in found.labels), "a label that is no name"
@@ -123,12 +124,16 @@ ACTIONS: list[dict[str, Any]] = [
 
 
 def write_journal(folder: Path) -> list[Path]:
-    for name in TASK.names:
-        (folder / name).write_text(name)
+    _write_items(folder)
     session = open_session(TASK, folder, folder / "x.journal", lambda: None)  # type: ignore[arg-type, return-value]
     for action in ACTIONS:
         session.journal.append(action)
-    return [path for path in folder.iterdir() if path.is_file()]
+    return [folder / "x.journal"]
+
+
+def _write_items(folder: Path) -> None:
+    for name in TASK.names:
+        (folder / name).write_text(name)
 
 
 def damaged_journal(content: bytes, random: np.random.Generator) -> bytes:
@@ -142,6 +147,7 @@ def damaged_journal(content: bytes, random: np.random.Generator) -> bytes:
 
 
 def read_journal(folder: Path) -> None:
+    _write_items(folder)
     session = open_session(TASK, folder, folder / "x.journal", lambda: None)  # type: ignore[arg-type, return-value]
     state = session.state
     assert set(state.labels.tolist()) <= {-1, -2, *state.classes}, "a class that is not there"

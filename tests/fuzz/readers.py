@@ -47,7 +47,7 @@ from remp.config import load_config, make_config
 from remp.datasets import cifar, mini_imagenet, tiered_imagenet
 from remp.datasets.archives import open_members
 from remp.datasets.base import ImageSet
-from remp.datasets.decode import decode, reads_heic
+from remp.datasets.decode import HEIC, decode, reads_heic
 from remp.datasets.raw import RawSet, ReadOptions
 from remp.datasets.safe_pickle import as_text, load_pickle
 from remp.episodes import EpisodeSampler, Protocol
@@ -219,7 +219,6 @@ def _write_pictures(folder: Path) -> list[Path]:
 
 
 def _write_heic(folder: Path) -> list[Path]:
-    assert reads_heic(), "HEIC is read where pillow-heif is installed"
     image = Image.fromarray(random_pixels(1, 64))
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -412,4 +411,7 @@ READERS: dict[str, Reader] = {
     "heic": Reader(_write_heic, _read_pictures),
 }
 
-__all__ = ["READERS", "Reader"]
+# Readers that need a package that is not installed, with the reason.
+MISSING: dict[str, str] = {} if reads_heic() else {"heic": HEIC}
+
+__all__ = ["MISSING", "READERS", "Reader"]

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 
 from bounds import SECONDS
-from fuzz.readers import READERS
+from fuzz.readers import MISSING, READERS
 from fuzz.trial import Fuzzer, Trial
 
 _MOST_BYTES = 4 * 2**30  # of address space, beyond what a child has at its start
@@ -31,8 +31,10 @@ _PATIENCE = 3 * SECONDS  # of the processor, before a child is taken to hang: on
 
 def main() -> int:
     options = _options()
-    readers = [options.reader] if options.reader else list(READERS)
-    each, until = -(-options.inputs // len(readers)), time.monotonic() + options.seconds
+    readers = [reader for reader in ([options.reader] if options.reader else READERS) if reader not in MISSING]
+    for reader, why in MISSING.items():
+        print(f"{reader:16} skipped: {why}")
+    each, until = -(-options.inputs // max(1, len(readers))), time.monotonic() + options.seconds
     findings, n_tried = [], 0
     jobs = [(reader, options.seed, options.start, options.start + each) for reader in readers]
     running: list[_Watch] = []

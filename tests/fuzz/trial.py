@@ -68,7 +68,7 @@ class Fuzzer:
     @property
     def _needs_all(self) -> bool:
         """Whether the files belong together, rather than each being an example of its own."""
-        return self.reader in ("mini-imagenet", "tiered-imagenet", "caches", "prepared", "results", "journals", "parts")
+        return self.reader in ("mini-imagenet", "tiered-imagenet", "caches", "prepared", "results", "parts")
 
     def close(self) -> None:
         shutil.rmtree(self._root, ignore_errors=True)

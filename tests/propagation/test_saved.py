@@ -124,3 +124,21 @@ def test_another_file_or_none_is_refused_and_no_pickle_is_run(tmp_path):
         remp.load_labelling(tmp_path / "x")
     with pytest.raises(CheckpointError, match="there is no model"):
         remp.load_labelling(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), True, "1", float("nan"), float("-inf"), None])
+@pytest.mark.parametrize("name", ["cosine", "size", "moves"])
+def test_a_number_that_no_float_holds_is_refused(tmp_path, name, number):
+    tensors, facts = parts(fitted().save(tmp_path / "model"))
+    facts["numbers"][name] = [number] if name == "moves" else number
+    save_file(tensors, tmp_path / "bad.safetensors", {"remp": json.dumps(facts)})
+    with pytest.raises(CheckpointError, match=rf"bad\.safetensors is damaged \({name} does not fit\)"):
+        read_labelling(tmp_path / "bad.safetensors")
+
+
+@pytest.mark.parametrize("side", [0, -84, 4097, 10**9, True, 84.0, "84"])
+def test_pictures_of_an_absurd_side_are_refused(tmp_path, side):
+    tensors, facts = parts(fitted().save(tmp_path / "model"))
+    save_file(tensors, tmp_path / "bad.safetensors", {"remp": json.dumps({**facts, "side": side})})
+    with pytest.raises(CheckpointError, match=r"bad\.safetensors is damaged \(side does not fit\)"):
+        read_labelling(tmp_path / "bad.safetensors")

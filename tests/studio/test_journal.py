@@ -2,6 +2,7 @@
 
 import errno
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,18 @@ def test_a_full_device_is_no_error(folder):
     journal.path = Path("/dev/full")
     journal.append({"do": "undo"})
     assert "No space left" in journal.problem
+
+
+def test_a_header_or_line_of_another_form_is_damage(folder):
+    """Their check sums are right: somebody wrote them so."""
+    path = folder.with_name("photos.journal")
+    header = b'{"journal":1,"witnesses":[1]}'
+    path.write_bytes(b"%08x %b\n" % (zlib.crc32(header), header))
+    with pytest.raises(DataError, match="no journal of remp studio"):
+        opened(folder)
+    path.unlink()
+    opened(folder)
+    deep = b"[" * 100_000
+    with path.open("ab") as file:
+        file.write(b"%08x %b\n" % (zlib.crc32(deep), deep))
+    assert (opened(folder).entries, opened(folder).n_damaged) == ([], 1)

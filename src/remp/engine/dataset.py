@@ -16,6 +16,7 @@ from remp.labelling.tasks.task import LabellingTask, make_task
 from remp.rows import JoinedRows, Rows
 from remp.rows.dataset import part_names
 from remp.rows.parquet import open_parquet
+from remp.strangers import border
 from remp.system.places import Place
 from remp.system.progress import progress
 
@@ -44,12 +45,16 @@ def look_through(part: Place) -> PartFacts:
         names = file.schema_arrow.names
         contents = column_values(file, "content", part.address) if "content" in names else None
         pictures = column_values(file, "picture", part.address) if "picture" in names else None
+        with border(f"{part}: its hashes of files or pictures cannot be read", "it is damaged; embed again"):
+            hashes = np.array(contents or [], dtype=str), np.array(pictures or [], dtype=np.uint64)
+        if any(values is not None and len(values) != len(rows) for values in (contents, pictures)):
+            raise DataError(f"{part} has another number of hashes than of rows: it is damaged; embed again")
         return PartFacts(
             rows,
             ids,
             labels,
-            None if contents is None else np.array(contents, dtype=str),
-            None if pictures is None else np.array(pictures, dtype=np.uint64),
+            None if contents is None else hashes[0],
+            None if pictures is None else hashes[1],
             skipped_in(file.schema_arrow.metadata),
         )
     except DataError as error:

@@ -2,9 +2,11 @@
 
 import errno
 import gzip
+import io
 import json
+import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,12 @@ from remp.backbones.embedding import Embedder
 from remp.engine.pictures import Block, FolderBlock, ParquetBlock, block_key
 from remp.errors import ConfigError, DataError, OutputError
 from remp.rows.parquet import open_parquet
+from remp.strangers import reason
 from remp.system.places import Place
 from remp.system.threads import read_ahead
 
 _ABOUT, _SKIPPED = "_embedding.json", "_skipped.csv"
+_UNFOLDING = 50
 _KEY, _LEFT_OUT = b"remp.block", b"remp.skipped"
 
 
@@ -100,24 +104,31 @@ class EmbeddingParts:
     def about(self) -> dict[str, Any]:
         """What made the embeddings; nothing if this is no folder of ours."""
         try:
-            return json.loads((self.folder / _ABOUT).read())
+            about = json.loads((self.folder / _ABOUT).read())
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
-            raise DataError(f"{self.folder / _ABOUT} cannot be read: {error}") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{self.folder / _ABOUT} cannot be read: {reason(error)}") from error
+        if not isinstance(about, dict) or not all(isinstance(about.get(name), str) for name in ("source", "kind")):
+            raise DataError(f"{self.folder / _ABOUT} is damaged (its source and kind): give another folder")
+        return about
 
     def _plan(self, name: str) -> list[Block]:
         try:
-            lines = gzip.decompress((self.folder / name).read()).splitlines()
-            return [_block(json.loads(line)) for line in lines]
-        except (OSError, ValueError, TypeError, EOFError) as error:
-            raise DataError(f"{self.folder / name} is damaged ({error}): give another --out") from error
+            lines = _unpacked((self.folder / name).read()).splitlines()
+            blocks = [_block(json.loads(line)) for line in lines]
+        except (OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
+            raise DataError(f"{self.folder / name} is damaged ({reason(error)}): give another --out") from error
+        if not blocks or None in blocks:
+            where = f"line {blocks.index(None) + 1}" if blocks else "it is empty"
+            raise DataError(f"{self.folder / name} is damaged ({where}): give another --out")
+        return blocks  # type: ignore[return-value]
 
     def _marks(self, number: int) -> tuple[str, list[tuple[str, str]]] | None:
         """The key of the block that a part is of, and what was skipped; None for a part that is damaged."""
         try:
             metadata = open_parquet((self.folder / part_name(number)).address).schema_arrow.metadata or {}
-            return metadata[_KEY].decode(), [(name, reason) for name, reason in json.loads(metadata[_LEFT_OUT])]
+            return metadata[_KEY].decode(), skipped_in(metadata)
         except (DataError, KeyError, ValueError):
             return None
 
@@ -138,16 +149,43 @@ def part_name(number: int) -> str:
 
 def skipped_in(metadata: dict[bytes, bytes] | None) -> list[tuple[str, str]]:
     """(name, reason) of what was skipped when a part was made, from the metadata of its schema."""
-    return [(name, reason) for name, reason in json.loads((metadata or {}).get(_LEFT_OUT, b"[]"))]
+    try:
+        found = json.loads((metadata or {}).get(_LEFT_OUT, b"[]"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"what was skipped cannot be read: {reason(error)}") from error
+    if not isinstance(found, list) or not all(_are_texts(pair) and len(pair) == 2 for pair in found):
+        raise DataError("what was skipped cannot be read: needed pairs of a name and a reason")
+    return [(name, why) for name, why in found]
 
 
 def _embedders(*abouts: dict[str, Any]) -> list[str]:
     return [f"{about.get('embedder')} at {about.get('side')} pixels" for about in abouts]
 
 
-def _block(values: dict[str, Any]) -> Block:
-    if "names" in values:
-        return FolderBlock(values["folder"], tuple(values["names"]))
+def _unpacked(content: bytes) -> bytes:
+    """Raises ValueError if it is far more than names of pictures would be."""
+    most = _UNFOLDING * len(content) + 2**24
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise ValueError(f"it unfolds to more than {_UNFOLDING} times its size")
+    return unpacked
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
+def _block(values: Any) -> Block | None:
+    """The block that a line of a plan describes; None if it describes none."""
+    if not isinstance(values, dict):
+        return None
+    if values.keys() == {"folder", "names"}:
+        is_one = isinstance(values["folder"], str) and _are_texts(values["names"])
+        return FolderBlock(values["folder"], tuple(values["names"])) if is_one else None
+    kinds = {field.name: field.type for field in fields(ParquetBlock)}
+    if values.keys() != kinds.keys() or not all(isinstance(values[name], kind) for name, kind in kinds.items()):  # type: ignore[arg-type]
+        return None
     return ParquetBlock(**values)
 
 

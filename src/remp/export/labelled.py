@@ -1,6 +1,7 @@
 """Pictures with their labels: what is exported."""
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.labelling.output.class_folders import Way
+from remp.strangers import reason, shortened
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ def read_results(results: Path, pictures: Path | None = None) -> LabelledPicture
         raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")
     items = _read_items(results / "labels.json")
     paths = tuple(pictures / item["file"] for item in items)
-    missing = [path for path in paths if not path.is_file()]
+    missing = [path for path in paths if not os.path.isfile(path)]  # which no name makes raise
     if missing:
-        raise DataError(f"{len(missing)} of {len(paths)} pictures are not there (any more); the first: {missing[0]}")
+        raise DataError(
+            f"{len(missing)} of {len(paths)} pictures are not there (any more); the first: {shortened(str(missing[0]))}"
+        )
     has_label = [item["status"] in ("given", "labelled") for item in items]
     return LabelledPictures(
         pictures,
@@ -100,6 +104,19 @@ def said_with(results: Path) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
+def _is_item(item: Any) -> bool:
+    """Whether it says what `remp label` says of an item."""
+    if not isinstance(item, dict) or not {"file", "label", "probability", "status"} <= item.keys():
+        return False
+    probability = item["probability"]
+    return (
+        isinstance(item["file"], str)
+        and isinstance(item["label"], str | None)
+        and item["status"] in STATUSES
+        and (probability is None or (type(probability) in (int, float) and 0 <= probability <= 1))
+    )
+
+
 def _read_items(file: Path) -> list[dict[str, Any]]:
     try:
         items = json.loads(file.read_text(encoding="utf-8"))["items"]
@@ -107,11 +124,12 @@ def _read_items(file: Path) -> list[dict[str, Any]]:
         raise DataError(
             f"{file.parent} has no labels.json: give a folder that remp label, or Export in remp studio, wrote"
         ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file} cannot be read as a result of remp: {error}") from error
-    wanted = {"file", "label", "probability", "status"}
-    if not isinstance(items, list) or not all(isinstance(item, dict) and wanted <= item.keys() for item in items):
-        raise DataError(f"{file} is no result of remp: its items lack some of {', '.join(sorted(wanted))}")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"{file} cannot be read as a result of remp: {reason(error)}") from error
+    if not isinstance(items, list) or not all(_is_item(item) for item in items):
+        raise DataError(
+            f"{file} is no result of remp: needed items with file, label, probability and status; label again"
+        )
     inside = [item for item in items if not Path(item["file"]).is_absolute() and ".." not in Path(item["file"]).parts]
     if len(inside) < len(items):
         raise DataError(f"{file} names files outside of the folder of pictures")

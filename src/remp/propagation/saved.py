@@ -1,7 +1,7 @@
 """A labelling as a model in a file: what was learned, and the examples it was learned from. Loading runs no code."""
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from remp.version import __version__
 
 FILE = "model.safetensors"
 _FORMAT = "remp-labelling-1"
+_LARGEST_SIDE = 4096  # pixels of a picture's side, as in a checkpoint
 _AGAIN = "needed what `remp label --save`, ReMPClassifier.save or Export in remp studio wrote; write it again"
 _RULES: dict[str, type[Adaptive] | type[Propagation]] = {"adaptive": Adaptive, "paper": Propagation}
 
@@ -114,7 +115,9 @@ class _Reader:
         if counts.min() < 1 or len(np.unique(labels)) != n:
             raise self._refusal("labels")
         side, backbone, embedder = (self._facts.get(name) for name in ("side", "backbone", "embedder"))
-        if not isinstance(side, int | None) or not isinstance(backbone, str | None) or not isinstance(embedder, str):
+        if not (side is None or (type(side) is int and 1 <= side <= _LARGEST_SIDE)):
+            raise self._refusal("side")
+        if not isinstance(backbone, str | None) or not isinstance(embedder, str):
             raise self._refusal("backbone")
         return Learned(fitted, self._classes, examples.float().numpy(), labels, counts, backbone, side, embedder)
 
@@ -219,4 +222,4 @@ class _Reader:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # which NaN is not, nor a longer int

@@ -53,6 +53,8 @@ class Journal:
                 f"{_FORMAT}): give another --out, or move it away"
             )
         witnesses = self._header.get("witnesses", {})
+        if not isinstance(witnesses, dict):
+            raise DataError(f"{self.path} is no journal of remp studio: give another --out, or move it away")
         fitting = [name for name, witness in witnesses.items() if _witness(folder / name) == witness]
         if witnesses and len(fitting) < _FITTING * len(witnesses):
             raise DataError(
@@ -113,7 +115,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
         if int(checksum, 16) != zlib.crc32(text):
             return None
         entry = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
 

@@ -111,6 +111,15 @@ def test_a_file_or_a_link_is_never_replaced(tmp_path, kind):
     assert ResultFolder(tmp_path / "r", numbered=True).write(fill).name == "r-2"
 
 
+@pytest.mark.parametrize("content", ["[" * 100_000, "[]", "{}", '{"files": 3}', '{"files": ["labels.csv"]}', "\\xff"])
+def test_a_result_with_a_damaged_manifest_is_never_replaced(tmp_path, content):
+    folder = ResultFolder(tmp_path / "out").write(fill)
+    (manifest,) = folder.glob(".*.json")
+    manifest.write_text(content)
+    with pytest.raises(ConfigError, match="is not replaced: it is no result of remp label"):
+        ResultFolder(tmp_path / "out", overwrite=True).write(fill_anew)
+
+
 def test_a_manifest_cannot_have_files_outside_deleted(tmp_path):
     place = ResultFolder(tmp_path / "r", overwrite=True)
     place.write(fill)

@@ -165,7 +165,9 @@ def delete_own(folder: Path) -> None:
 def _read_manifest(folder: Path) -> dict[str, list[int]] | None:
     try:
         files = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(files, dict):
         return None
     # A manifest that somebody wrote by hand must not lead out of the folder.
     return {name: mark for name, mark in files.items() if not os.path.isabs(name) and ".." not in Path(name).parts}

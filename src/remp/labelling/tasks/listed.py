@@ -103,8 +103,10 @@ def _choice(task: dict[str, Any]) -> str | None:
     for annotation in reversed(annotations if isinstance(annotations, list) else []):
         if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
             continue
-        for result in annotation.get("result") or []:
-            choices = result.get("value", {}).get("choices") if isinstance(result, dict) else None
+        results = annotation.get("result")
+        for result in results if isinstance(results, list) else []:
+            value = result.get("value") if isinstance(result, dict) else None
+            choices = value.get("choices") if isinstance(value, dict) else None
             if isinstance(choices, list) and choices and isinstance(choices[0], str):
                 return choices[0].strip() or None
     return None
