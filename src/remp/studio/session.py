@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import Advice, Finding
 from remp.labelling.tasks.task import LabellingTask
 from remp.studio.actions import Action, apply, with_names, with_numbers
-from remp.studio.collection import Embedding, Features, Labels, Prediction, find_all, next_items, predict
+from remp.studio.checks import Check, Judged, checks_of, judge, propose
+from remp.studio.collection import Embedding, Features, Labels, Prediction, find_all, predict
 from remp.studio.gain import Gain, Point, expected_gain
 from remp.studio.groups import Group, find_groups
 from remp.studio.journal import Journal
@@ -22,6 +23,7 @@ from remp.studio.plane import lay_out, quick_plane
 from remp.studio.state import NONE, StudioState
 
 BATCH = 24  # pictures that are proposed at once
+_LEFT_OVER = 6  # a batch stays until no more than this many of it have no label: it shall not change under one's hands
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Session:
         self.plane: np.ndarray | None = None
         self.plane_version = 0
         self.history: list[Point] = []
+        self.checks: dict[int, Check] = {}
         self.notices: list[str] = []
         self.lock = threading.RLock()
         self._listeners: set[Callable[[], None]] = set()
@@ -80,10 +83,24 @@ class Session:
     def act(self, action: Action) -> None:
         """Do what the page asks, and keep it. Raises ConfigError for what cannot be done; then nothing has changed."""
         with self._wake:
+            said = self._said(action)
             apply(self.state, action)
-            self.journal.append({**with_names(action, self.task.names), "at": round(time.time(), 1)})
+            entry = {**with_names(action, self.task.names), "at": round(time.time(), 1)}
+            checks = {one.item: one for one in said if self.state.labels[one.item] != NONE}
+            if checks:
+                self.checks.update(checks)
+                entry["said"] = [one.entry(self.task.names) for one in checks.values()]
+            self.journal.append(entry)
             self._wake.notify_all()
         self._tell()
+
+    def _said(self, action: Action) -> list[Check]:
+        """What was said of the pictures of Next that have no label yet, if that is where the action was done."""
+        insight = self.insight
+        if insight.prediction is None or action.get("view") != "next":
+            return []
+        proposed = [one for one in insight.label_next if self.state.labels[one.item] == NONE]
+        return checks_of(insight.prediction, proposed)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Have a function called after every change; returns what ends that."""
@@ -104,12 +121,12 @@ class Session:
     def final(self) -> Prediction:
         """The prediction for the labels as they are at this moment, to be exported."""
         with self.lock:
-            features, given = self.features, self._given()
+            features, given, checks = self.features, self._given(), self._valid_checks()
         if features is None or not self.embedding.is_done:
             raise DataError("not all pictures are embedded yet: export when the bar is full")
         if not any((given.labels == number).any() for number in given.classes):
             raise ConfigError("nothing is labelled yet: name some pictures first")
-        return predict(self.task, features, given)
+        return judge(predict(self.task, features, given), given.labels, self.task.labels, checks).prediction
 
     def _replay(self) -> None:
         """Do again what the journal says; entries that make no sense any more are left out and counted."""
@@ -118,6 +135,8 @@ class Session:
         for entry in self.journal.entries:
             try:
                 apply(self.state, with_numbers(entry, numbers))
+                read = [Check.of_entry(one, numbers) for one in entry.get("said", ())]
+                self.checks.update({one.item: one for one in read if one is not None})
             except (ConfigError, AttributeError, TypeError):
                 n_senseless += 1
         if self.journal.n_damaged:
@@ -130,6 +149,9 @@ class Session:
 
     def _given(self) -> Labels:
         return Labels(self.state.labels.copy(), self.state.classes)
+
+    def _valid_checks(self) -> list[Check]:
+        return [one for one in self.checks.values() if one.predicted in self.state.classes]
 
     def _embedded(self, features: Features | None) -> None:
         with self._wake:
@@ -148,13 +170,14 @@ class Session:
                 if self.is_stopped:
                     return
                 features, given, version = self.features, self._given(), self.state.version
+                checks = self._valid_checks()
             try:
-                self._predict(features, given, version)  # type: ignore[arg-type]
+                self._predict(features, given, version, checks)  # type: ignore[arg-type]
             except Exception as error:  # the page stays, and says what is wrong
                 kept = Insight(version, groups=self.insight.groups)
                 self._publish(features, kept, f"predictions failed: {error}")  # type: ignore[arg-type]
 
-    def _predict(self, features: Features, given: Labels, version: int) -> None:
+    def _predict(self, features: Features, given: Labels, version: int, checks: list[Check]) -> None:
         """First what everybody waits for, then what can wait; that is left out if there is something newer by then."""
         started = time.perf_counter()
         here = given.labels[features.items]
@@ -164,8 +187,8 @@ class Session:
                 groups, self._n_grouped = tuple(find_groups(features.values, features.items)), len(features.items)
             self._publish(features, Insight(version, groups=groups))
             return
-        prediction = predict(self.task, features, given)
-        before = self.insight
+        judged = judge(predict(self.task, features, given), given.labels, self.task.labels, checks)
+        prediction, before = judged.prediction, self.insight
         seconds = {"predict": time.perf_counter() - started}
         first = Insight(
             -1, prediction, before.label_next, before.findings, before.gain, before.groups, seconds, version
@@ -173,10 +196,12 @@ class Session:
         self._publish(features, first)
         if self.state.version != version:
             with self.lock:
-                self.insight = Insight(-1, prediction, (), before.findings, None, before.groups, seconds, version)
+                self.insight = replace(first, gain=None)
             return
-        label_next = tuple(next_items(prediction, features, given, BATCH))
-        gain = self._gain(prediction, given, label_next)
+        label_next = before.label_next
+        if sum(given.labels[one.item] == NONE for one in label_next) <= _LEFT_OVER:
+            label_next = tuple(propose(prediction, features, given, BATCH))
+        gain = self._gain(judged, given, label_next)
         seconds = {**seconds, "advise": time.perf_counter() - started - seconds["predict"]}
         findings = tuple(find_all(prediction, features))
         self._publish(
@@ -185,10 +210,10 @@ class Session:
 
     _n_grouped = 0
 
-    def _gain(self, prediction: Prediction, given: Labels, label_next: tuple[Advice, ...]) -> Gain:
-        free = np.flatnonzero((given.labels == NONE) & (prediction.best >= 0))
+    def _gain(self, judged: Judged, given: Labels, label_next: tuple[Advice, ...]) -> Gain:
+        free = np.flatnonzero((given.labels == NONE) & (judged.prediction.best >= 0))
         place = {int(item): number for number, item in enumerate(free)}
-        probability = prediction.probability[free]
+        probability = judged.probability(free)
         n_labels = int((given.labels >= 0).sum())
         self.history = [point for point in self.history if point.n_labels < n_labels]
         self.history.append(Point(n_labels, float((1 - probability).sum())))

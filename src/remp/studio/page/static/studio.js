@@ -60,7 +60,7 @@ async function ask(path, body) {
 
 async function act(action, words) {
   try {
-    await ask("/api/act", action);
+    await ask("/api/act", { ...action, view: ui.view }); // the server counts what Next shows
     if (words) say(words);
     return true;
   } catch (error) {
@@ -315,7 +315,7 @@ function showClasses(have) {
 const hasKeys = matchMedia("(hover: hover)").matches;
 const WORDS = {
   groups: "Pictures that look alike. Give each group a name; several may get the same one.",
-  next: "What teaches most, no two alike. Name them, or accept what is right.",
+  next: "What teaches most, no two alike, and a few at random that check the estimate. Name what is wrong, accept the rest.",
   unsure: "Between two classes, the closest calls first.",
   unknown: "What resembles none of the classes, or was marked so.",
   findings: `What to look at before trusting the labels.${hasKeys ? " Enter mends, x dismisses." : ""}`,
