@@ -48,6 +48,16 @@ def naive_graph(z, labels, n_classes):
     return ridge.predict(z) + logs.mean(0)
 
 
+def naive_presence(z, labels, n_classes):
+    """0 for a class whose labels have the five nearest unlabelled rows about as near as unlabelled rows have."""
+    cosines, free = z @ z.T, np.flatnonzero(labels < 0)
+    near = np.array([np.sort(cosines[i, free[free != i]])[-5:].mean() for i in range(len(z))])
+    scores = (near - near[free].mean()) / near[free].std(ddof=1)
+    means = np.array([scores[labels == number].mean() for number in range(n_classes)])
+    presence = -2 * np.maximum(0, -means * np.sqrt(np.minimum(np.bincount(labels[labels >= 0]), 2)) - 1.6)
+    return np.maximum(presence - presence.max(), -8)
+
+
 def naive_logits(rows, labels, n_classes, layers=6):
     """The rule of the module, written out for all rows at once in float64."""
     rooted = unit(np.sign(rows) * np.sqrt(np.abs(rows.astype(np.float64))))
@@ -55,28 +65,30 @@ def naive_logits(rows, labels, n_classes, layers=6):
     z = unit(rooted - means.mean(0))
     support, free = labels >= 0, labels < 0
     model = LogisticRegression(C=10, max_iter=200, tol=1e-4, class_weight="balanced").fit(z[support], labels[support])
-    linear = model.decision_function(z) + naive_graph(z, labels, n_classes)
     n_shot = 1 / np.mean(1 / np.bincount(labels[support]))
+    linear = model.decision_function(z) + (1 + 0.5 / np.sqrt(n_shot)) * naive_graph(z, labels, n_classes)
+    presence, middle = naive_presence(rooted, labels, n_classes), 0
     start = np.stack([z[labels == number].mean(0) for number in range(n_classes)])
     sums, counts = np.stack([z[labels == number].sum(0) for number in range(n_classes)]), np.bincount(labels[support])
     prototypes, shares = start, np.zeros(n_classes)
     for layer in range(layers):
         is_first = layer < layers // 2
         if layer == layers // 2:
-            prototypes = start
-        cosine, share = (20, 0.05) if is_first else (50 / (n_shot + 1.5), n_shot / (n_shot + 15))
-        prior = 0 if is_first else shares
-        attention = softmax(linear[free] + cosine * z[free] @ unit(prototypes).T + prior)
+            middle, prototypes = prototypes.mean(0), start
+        cosine, share = (30, 0.05) if is_first else (35 / (n_shot + 1.5), n_shot / (n_shot + 30))
+        prior = presence if is_first else shares
+        attention = softmax(linear[free] + cosine * unit(z[free] - middle) @ unit(prototypes - middle).T + prior)
         masses, equal = attention.sum(0), free.sum() / n_classes
-        shares = n_shot / (n_shot + 0.6) * np.log((masses + 0.1 * equal) / (1.1 * equal))
+        shares = n_shot / (n_shot + 0.6) * np.log((masses + 0.1 * equal) / (1.1 * equal)) + presence
         weight = max(1, share / (1 - share) * free.sum() / support.sum())
         prototypes = (weight * sums + attention.T @ z[free]) / (weight * counts + masses)[:, None]
-    return linear + 50 / (n_shot + 1.5) * z @ unit(prototypes).T + shares
+    return linear + 35 / (n_shot + 1.5) * unit(z - middle) @ unit(prototypes - middle).T + shares
 
 
 @pytest.mark.parametrize("chunk", [7, 1000])
-def test_logits_are_those_of_the_rule_written_out(chunk):
-    rows, labels, _ = heaps([30, 8, 15])
+@pytest.mark.parametrize("sizes", [[30, 8, 15], [30, 15, 0]])
+def test_logits_are_those_of_the_rule_written_out(sizes, chunk):
+    rows, labels, _ = heaps(sizes)
     adapted = adapt(ArrayRows(rows, chunk=chunk), labels, 3)
     np.testing.assert_allclose(
         adapted.logits(torch.from_numpy(rows)).numpy(), naive_logits(rows, labels, 3), atol=2e-2, rtol=1e-3

@@ -3,11 +3,12 @@
 The paper's rule assumes that every class is present, and lets many labels count no more than few. Here attention goes
 by the sum of four logits: a logistic regression on the labelled rows, labels spread along a graph of rows, the cosine
 with rectified prototypes, which fades as labels grow in number, and the logarithm of the classes' estimated shares. The
-first half of the layers assumes equal shares, and estimates them; the second half starts from the labelled rows again,
-with these shares.
+first half of the layers assumes equal shares of all classes whose labels are at home among the unlabelled rows, and
+estimates them; the second half starts from the labelled rows again, with these shares, and with cosines as seen from
+the middle of the prototypes that the first half found.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -15,18 +16,20 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError, DataError
-from remp.propagation.graph import fit_graph
 from remp.propagation.logistic import Linear, fit_logistic
+from remp.propagation.surroundings import Surroundings, Told, nothing, surroundings_of
 from remp.rectification.propagate import Passes, checked_labels
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
-from remp.rows import Block, Rows, Shard
+from remp.rows import ArrayRows, Block, Rows, Shard
 
 # How the settings were found, on validation data of seventeen feature sets: results/tries/robustness.md.
-# Weight of the cosine with the prototypes while shares are estimated, and 50 / (K + 1.5) after, for K labels per class.
-_COSINE_FIRST, _COSINE, _COSINE_FADES = 20.0, 50.0, 1.5
-# The labelled rows together have at least this share of all weight, and K / (K + 15) in the second half.
-_LABELS_FIRST, _LABELS_HALF_AT = 0.05, 15.0
+# Weight of the cosine with the prototypes while shares are estimated, and 35 / (K + 1.5) after, for K labels per class.
+_COSINE_FIRST, _COSINE, _COSINE_FADES = 30.0, 35.0, 1.5
+# Weight of the graph: 1 + 0.5 / √K.
+_GRAPH = 0.5
+# The labelled rows together have at least this share of all weight, and K / (K + 30) in the second half.
+_LABELS_FIRST, _LABELS_HALF_AT = 0.05, 30.0
 # The exponent of the shares is K / (K + 0.6): with one label, a large share may be a label that lies in the middle.
 _SHARES_FADE = 0.6
 # So much of all rows is added to the classes' shares, in equal parts.
@@ -36,8 +39,10 @@ _EQUAL = 0.1
 _NEGATIVE, _SIGN_ROWS = 0.25, 1000
 # Labelled rows that the regression looks at, drawn by a fixed seed: of each class, and in all.
 _MOST_OF_A_CLASS, _MOST_LABELLED = 200, 10_000
-# Rows of the graph, as many unlabelled ones as labelled ones; with more classes than these there is no graph.
+# Rows whose surroundings are looked at, as many unlabelled ones as labelled ones; with more classes than these, none.
 _GRAPH_ROWS = 1000
+# Transformed rows are kept from layer to layer if they are no more numbers than these: 64 MiB.
+_KEPT = 2**24
 _SEED = 20210620
 
 
@@ -75,10 +80,12 @@ class Adapted:
 
     settings: as given, power left out if it was. regression: of the labelled rows; graph: of labels that spread along a
     graph of rows. prototypes_before: (N, d) class means of the labelled rows, transformed;
-    prototypes: (N, d) the rectified ones. cosine: the weight of the cosine with these. log_shares: (N,) what is added
-    to the logits for the shares of the classes among the unlabelled rows; 0 where they are equal. centre: (d,) what the
-    transform takes away; size: what features are divided by. moves: for each layer the largest distance that a
-    prototype moved, relative to their mean norm. evidence: what `logits` look at besides the shares.
+    prototypes: (N, d) the rectified ones. cosine: the weight of the cosine with these, as seen from middle (d,), which
+    lies among the features. log_shares: (N,) what is added to the logits for the shares of the classes among the
+    unlabelled rows; 0 where they are equal. centre: (d,) what the transform takes away; size: what features are divided
+    by. moves: for each layer the largest distance that a prototype moved, relative to their mean norm. evidence: what
+    `logits` look at besides the shares. surroundings: of the labelled rows, to hide some of them and look again; only
+    just after `adapt`, and only in the first process.
     """
 
     settings: Adaptive
@@ -87,11 +94,13 @@ class Adapted:
     prototypes_before: Tensor
     prototypes: Tensor
     cosine: float
+    middle: Tensor
     log_shares: Tensor
     centre: Tensor | None
     size: float
     moves: tuple[float, ...]
     evidence: Literal["all", "regression", "graph"] = "all"
+    surroundings: Surroundings | None = field(default=None, repr=False, compare=False)
 
     def features(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) as transformed rows (m, d)."""
@@ -105,7 +114,7 @@ class Adapted:
             return self.regression(features) if self.evidence == "regression" else self.graph(features)
         prototypes = self.prototypes if rectified else self.prototypes_before
         linear = self.regression + self.graph
-        return linear(features) + self.cosine * (unit(features) @ unit(prototypes).to(features).T)
+        return linear(features) + self.cosine * _cosines(features, prototypes.to(features), self.middle.to(features))
 
     def logits(self, rows: Tensor, *, rectified: bool = True) -> Tensor:
         """`scores` plus the logarithm of the shares, which only the unlabelled rows tell."""
@@ -125,41 +134,53 @@ _DEFAULTS = Adaptive()
 
 
 def adapt(
-    rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive = _DEFAULTS, *, shard: Shard | None = None
+    rows: Rows,
+    labels: np.ndarray,
+    n_classes: int,
+    settings: Adaptive = _DEFAULTS,
+    *,
+    shard: Shard | None = None,
+    told: Told | None = None,
 ) -> Adapted:
     """Learn N classes from the labelled rows and all the others, in memory for one chunk of rows.
 
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
-    others pass over the rest.
+    others pass over the rest. told: what the surroundings of the labelled rows tell, if it is known.
     """
     labels, shard = checked_labels(rows, labels, n_classes), shard or Shard()
     settings = replace(settings, transform=str(without_root_of_signed(settings.parts, rows)))
     transform, size = _fit_transform(rows, labels, n_classes, settings.parts, shard)
+    surroundings = None
+    if told is None:
+        if settings.layers and shard.rank == 0:
+            surroundings = _look_around(rows, labels, n_classes, transform)
+        told = _told(surroundings, labels, n_classes, rows.dim, shard)
     dtype = torch.float32 if settings.parts.l2 else torch.float64
-    passes = Passes(rows, labels, n_classes, transform, dtype, shard)
+    kept, still_to_do = _kept(rows, transform, shard)
+    passes = Passes(kept, labels, n_classes, still_to_do, dtype, shard)
     label_sums, counts = passes.label_sums()  # (N, d), (N,)
     label_sums = label_sums / size
     _check_finite(label_sums, rows, shard)
     sample = _regression_sample(labels, n_classes)
     regression = fit_logistic(_features(transform, rows.take(sample), size), labels[sample], n_classes, shard)
-    graph = (
-        _fit_graph(rows, labels, n_classes, transform, size, shard)
-        if settings.layers
-        else _nothing(rows.dim, n_classes)
-    )
     n_shot = float(1 / (1 / counts).mean())
-    before = label_sums / counts[:, None]
+    graph = told.graph * (1 + _GRAPH / n_shot**0.5)
+    presence = torch.zeros_like(told.presence) if settings.balanced else told.presence
+    before, middle = label_sums / counts[:, None], torch.zeros(rows.dim, dtype=torch.float64)
     prototypes, bias, moves = before, torch.zeros(n_classes, dtype=torch.float64), []
     n_layers, n_unlabelled = settings.layers, int((labels < 0).sum())
     for layer in range(n_layers if n_unlabelled else 0):
         is_first = layer < n_layers // 2
         if layer == n_layers // 2 and not settings.balanced:
-            prototypes = before
+            middle, prototypes = (prototypes.mean(0) if layer and n_classes > 1 else middle), before
         cosine = _COSINE_FIRST if is_first else _fading_cosine(n_shot)
-        prior = bias if settings.balanced or not is_first else torch.zeros_like(bias)
-        sums, masses = _layer_sums(passes, regression + graph, prototypes, cosine, prior, size)
+        prior = bias if settings.balanced or not is_first else presence
+        sums, masses = _layer_sums(passes, regression + graph, prototypes, middle, cosine, prior, size)
         _check_finite(masses, rows, shard)
-        bias = bias + torch.log(masses.mean() / masses) if settings.balanced else _log_shares(masses, n_shot)
+        if settings.balanced:
+            bias = bias + torch.log(masses.mean() / masses)
+        else:
+            bias = _log_shares(masses, n_shot) + presence
         share = _LABELS_FIRST if is_first else n_shot / (n_shot + _LABELS_HALF_AT)
         weight = max(1.0, share / (1 - share) * n_unlabelled / float(counts.sum()))
         old, prototypes = prototypes, (weight * label_sums + sums) / (weight * counts + masses)[:, None]
@@ -173,12 +194,44 @@ def adapt(
         prototypes_before=before.to(dtype),
         prototypes=prototypes.to(dtype),
         cosine=_fading_cosine(n_shot) if n_layers else 0.0,
+        middle=middle.to(dtype),
         log_shares=bias,
         centre=transform.centre,
         size=size,
         moves=tuple(moves),
         evidence="all" if n_layers else "regression",
+        surroundings=surroundings,
     )
+
+
+def _look_around(rows: Rows, labels: np.ndarray, n_classes: int, transform: RowTransform) -> Surroundings | None:
+    """Of some labelled rows of each class and a sample of the others; None without unlabelled ones, or with very many
+    classes. Without l2 there is no graph: it is one of directions."""
+    unlabelled = np.flatnonzero(labels < 0)
+    if not len(unlabelled) or not 1 < n_classes <= _GRAPH_ROWS:
+        return None
+    labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
+    chosen = np.sort(np.concatenate([labelled, _sample(unlabelled, _GRAPH_ROWS)]))
+    around = _features(RowTransform(transform.parts), rows.take(chosen), 1.0)
+    return surroundings_of(chosen, around, transform.centre, has_graph=transform.parts.l2)
+
+
+def _told(surroundings: Surroundings | None, labels: np.ndarray, n_classes: int, dim: int, shard: Shard) -> Told:
+    """What the surroundings tell: in the first process, and from there in all others."""
+    told = Told(nothing(dim, n_classes), torch.zeros(n_classes, dtype=torch.float64))
+    if surroundings is not None:
+        told = surroundings.of(labels, n_classes)
+    weights, bias, presence = shard.sums(told.graph.weights, told.graph.bias, told.presence)
+    return Told(Linear(weights, bias), presence)
+
+
+def _kept(rows: Rows, transform: RowTransform, shard: Shard) -> tuple[Rows, RowTransform]:
+    """The rows and their transform; if they are few and in memory, the transformed rows, so that no layer has to
+    transform them again. The numbers are the same."""
+    if not isinstance(rows, ArrayRows) or len(rows) * rows.dim > _KEPT or not transform.parts.l2 or shard.world > 1:
+        return rows, transform
+    features = torch.cat([_features(transform, chunk, 1.0) for chunk in rows.chunks()])
+    return ArrayRows(features, chunk=rows.chunk), RowTransform(FeatureTransform())
 
 
 def _fit_transform(
@@ -200,6 +253,8 @@ def _fit_transform(
 
 
 def _features(transform: RowTransform, rows: Tensor, size: float) -> Tensor:
+    if transform.parts == FeatureTransform() and size == 1.0:
+        return rows
     features = transform(rows if rows.dtype == torch.float64 else rows.float())
     return features if size == 1.0 else features.double() / size
 
@@ -211,19 +266,6 @@ def without_root_of_signed(parts: FeatureTransform, rows: Rows) -> FeatureTransf
     numbers = rows.take(_sample(np.arange(len(rows)), _SIGN_ROWS)).double()
     is_signed = float(-numbers.clamp(max=0).sum()) > _NEGATIVE * float(numbers.abs().sum())
     return replace(parts, power=False) if is_signed else parts
-
-
-def _fit_graph(
-    rows: Rows, labels: np.ndarray, n_classes: int, transform: RowTransform, size: float, shard: Shard
-) -> Linear:
-    """Labels that spread over a sample of all rows; nothing without unlabelled ones, with very many classes, or without
-    l2: the graph is one of directions."""
-    unlabelled = np.flatnonzero(labels < 0)
-    if not transform.parts.l2 or not len(unlabelled) or not 1 < n_classes <= _GRAPH_ROWS:
-        return _nothing(rows.dim, n_classes)
-    labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
-    chosen = np.sort(np.concatenate([labelled, _sample(unlabelled, _GRAPH_ROWS)]))
-    return fit_graph(_features(transform, rows.take(chosen), size), labels[chosen], n_classes, shard)
 
 
 def _regression_sample(labels: np.ndarray, n_classes: int) -> np.ndarray:
@@ -249,38 +291,54 @@ def _few_of_each(labels: np.ndarray, n_classes: int, most: int) -> np.ndarray:
 class _LayerSums:
     """Of a block: sums of the unlabelled rows by their attention to each class (N, d), and of the attention (N,).
 
-    both: (d, 2 N) weights of the linear part, and the prototypes; bias: (N,). size: what features are divided by."""
+    products: (d, 2 N + 1) weights of the linear part, directions of the prototypes as seen from the middle, times their
+    weight, and the middle; bias: (N,). offsets: (N,) of the directions and the middle; far: the middle's squared norm.
+    size: what features are divided by; is_unit: whether they have norm 1."""
 
-    both: Tensor
+    products: Tensor
     bias: Tensor
+    offsets: Tensor
+    far: float
     transform: RowTransform
     size: float
+    is_unit: bool
 
     def __call__(self, block: Block) -> tuple[Tensor, Tensor]:
         n_classes = len(self.bias)
-        sums = torch.zeros(n_classes, len(self.both), dtype=torch.float64)
+        sums = torch.zeros(n_classes, len(self.products), dtype=torch.float64)
         masses = torch.zeros(n_classes, dtype=torch.float64)
         for chunk in block.unlabelled():
-            features = _features(self.transform, chunk, self.size).to(self.both.dtype)
-            products = features @ self.both  # (m, 2 N)
-            near = products[:, n_classes:]
-            if not self.transform.parts.l2:  # with it, rows have norm 1 already
-                near = near / torch.linalg.vector_norm(features, dim=1, keepdim=True).clamp(min=1e-12)
-            attention = torch.softmax(products[:, :n_classes] + near + self.bias, dim=1)  # (m, N)
+            features = _features(self.transform, chunk, self.size).to(self.products.dtype)
+            linear, near, along = (features @ self.products).split([n_classes, n_classes, 1], dim=1)
+            norms = 1.0 if self.is_unit else features.square().sum(1, keepdim=True)
+            distances = (norms - 2 * along + self.far).clamp(min=1e-24).sqrt()  # to the middle
+            attention = torch.softmax(linear + (near - self.offsets) / distances + self.bias, dim=1)  # (m, N)
             sums += attention.T @ features
             masses += attention.sum(0, dtype=torch.float64)
         return sums, masses
 
 
 def _layer_sums(
-    passes: Passes, linear: Linear, prototypes: Tensor, cosine: float, prior: Tensor, size: float
+    passes: Passes, linear: Linear, prototypes: Tensor, middle: Tensor, cosine: float, prior: Tensor, size: float
 ) -> tuple[Tensor, Tensor]:
     """Sums of the unlabelled rows by their attention to each class (N, d), and sums of the attention (N,)."""
-    both = torch.cat([linear.weights, cosine * unit(prototypes).T], 1)
-    bias = linear.bias + prior
-    work = _LayerSums(both.to(passes.dtype), bias.to(passes.dtype), passes.transform, size)
+    directions = cosine * unit(prototypes - middle)  # (N, d)
+    work = _LayerSums(
+        products=torch.cat([linear.weights, directions.T, middle[:, None]], 1).to(passes.dtype),
+        bias=(linear.bias + prior).to(passes.dtype),
+        offsets=(directions @ middle).to(passes.dtype),
+        far=float(middle @ middle),
+        transform=passes.transform,
+        size=size,
+        is_unit=passes.dtype == torch.float32,
+    )
     sums, masses = passes.shard.sums(*passes.shard.total(work, passes.rows, passes.labels))
     return sums, masses
+
+
+def _cosines(features: Tensor, prototypes: Tensor, middle: Tensor) -> Tensor:
+    """(m, d), (N, d), (d,) -> (m, N), as seen from the middle."""
+    return unit(features - middle) @ unit(prototypes - middle).T
 
 
 def _fading_cosine(n_shot: float) -> float:
@@ -304,6 +362,3 @@ def _move(before: Tensor, after: Tensor) -> float:
     distances = torch.linalg.vector_norm(after - before, dim=-1)
     return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))
 
-
-def _nothing(dim: int, n_classes: int) -> Linear:
-    return Linear(torch.zeros(dim, n_classes, dtype=torch.float64), torch.zeros(n_classes, dtype=torch.float64))

@@ -46,6 +46,8 @@ def fit_rows(
     model = learn(rows, labels, n_classes, settings, shard)
     held_out = hold_out(model, rows, labels)
     left_out = False
+    if isinstance(model, Adapted):
+        model = replace(model, surroundings=None)  # large, and not looked at any more
     if isinstance(model, Adapted) and settings.layers > 0:  # of the paper's rule, everything is as it was asked for
         model = replace(model, evidence=best_evidence(held_out))
         scores = {"all": held_out.scores, "regression": held_out.plain, "graph": held_out.graph}[model.evidence]

@@ -2,7 +2,8 @@
 
 Zhou et al., "Learning with Local and Global Consistency", 2004. Rows that are near each other share their labels, so
 that classes may have any shape. Here the graph is of the labelled rows and of a sample of the others, and what it says
-of these is fitted by a ridge regression: so any other row gets an answer, at the price of one product.
+of these is fitted by a ridge regression: so any other row gets an answer, at the price of one product. The matrices are
+factored once, for as many labellings of the same rows as there are.
 """
 
 import numpy as np
@@ -10,8 +11,6 @@ import torch
 from torch import Tensor
 
 from remp.propagation.logistic import Linear
-from remp.rectification.similarity import unit
-from remp.rows import Shard
 
 # Two rows are linked by exp(20 (cosine - 1)), and a label keeps a fifth of its weight where it was given.
 _SHARPNESS, _SPREAD = 20.0, 0.8
@@ -19,54 +18,50 @@ _SHARPNESS, _SPREAD = 20.0, 0.8
 _LEAST, _PENALTY = -10.0, 0.1
 
 
-def fit_graph(features: Tensor, labels: np.ndarray, n_classes: int, shard: Shard) -> Linear:
-    """Spread the labels over the rows, and fit a linear function to the logarithms of what arrives.
+class Graph:
+    """Of rows (s, d) of norm 1, in float64. cosines: (s, s) of these, if they are known."""
 
-    features: (s, d) of norm 1; labels: (s,), -1 for unlabelled. Fitted in the first process; all get the same numbers.
-    """
-    weights = torch.zeros(features.shape[1], n_classes, dtype=torch.float64)
-    bias = torch.zeros(n_classes, dtype=torch.float64)
-    if shard.rank == 0:
-        rows = features.double()
-        products = rows @ rows.T
-        lengths = products.diagonal().clamp(min=1e-24).sqrt()
-        logs = _spread(products / lengths[:, None] / lengths, labels, n_classes).clamp(min=1e-300).log()
+    def __init__(self, rows: Tensor, cosines: Tensor | None = None) -> None:
+        self._rows = rows
+        cosines = rows @ rows.T if cosines is None else cosines
+        links = cosines.sub(1).mul_(_SHARPNESS).exp_().fill_diagonal_(0)
+        degrees = links.sum(1).clamp(min=1e-12).rsqrt()
+        links.mul_(degrees[:, None]).mul_(degrees).mul_(-_SPREAD).diagonal().add_(1)
+        self._spread = _Solver(links)
+        # in the space of the rows, whose products are known, unless it is much the larger one
+        self._is_dual = len(rows) <= 2 * rows.shape[1]
+        products = cosines.clone() if self._is_dual else rows.T @ rows
+        products.diagonal().add_(_PENALTY)
+        self._ridge = _Solver(products)
+
+    def spread(self, labels: np.ndarray, n_classes: int) -> Tensor:
+        """How much of each class arrives at each row (s, N): (1 - a S)^-1 Y, S = D^-1/2 W D^-1/2, a label of each class
+        counting one over their number. labels: (s,), -1 for unlabelled."""
+        given = torch.zeros(len(labels), n_classes, dtype=torch.float64)
+        labelled = np.flatnonzero(labels >= 0)
+        given[labelled, labels[labelled]] = 1
+        return self._spread(given / given.sum(0).clamp(min=1))
+
+    def linear(self, labels: np.ndarray, n_classes: int) -> Linear:
+        """A linear function fitted to the logarithms of what arrives."""
+        logs = self.spread(labels, n_classes).clamp(min=1e-300).log()
         logs = (logs - logs.amax(1, keepdim=True)).clamp(min=_LEAST)
         logs = logs - logs.mean(1, keepdim=True)
         bias = logs.mean(0)
-        weights = _ridge(rows, products, logs - bias)
-    weights, bias = shard.sums(weights, bias)
-    return Linear(weights, bias)
+        targets = logs - bias
+        weights = self._rows.T @ self._ridge(targets) if self._is_dual else self._ridge(self._rows.T @ targets)
+        return Linear(weights, bias)
 
 
-def spread_labels(rows: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
-    """How much of each class arrives at each row (s, N): (1 - a S)^-1 Y, S = D^-1/2 W D^-1/2, a label of each class
-    counting one over their number."""
-    rows = unit(rows)
-    return _spread(rows @ rows.T, labels, n_classes)
+class _Solver:
+    """By Cholesky, since these matrices are symmetric and positive definite, unless numbers that are not finite or too
+    large keep it from that."""
 
+    def __init__(self, matrix: Tensor) -> None:
+        self._factor, failed = torch.linalg.cholesky_ex(matrix)
+        self._matrix = matrix if failed else None
 
-def _spread(cosines: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
-    links = torch.exp(_SHARPNESS * (cosines - 1)).fill_diagonal_(0)
-    degrees = links.sum(1).clamp(min=1e-12).sqrt()
-    links = links / degrees[:, None] / degrees
-    given = torch.zeros(len(links), n_classes, dtype=links.dtype)
-    labelled = np.flatnonzero(labels >= 0)
-    given[labelled, labels[labelled]] = 1
-    given = given / given.sum(0).clamp(min=1)
-    return _solve(torch.eye(len(links), dtype=links.dtype) - _SPREAD * links, given)
-
-
-def _ridge(rows: Tensor, products: Tensor, targets: Tensor) -> Tensor:
-    """(s, d), their products (s, s), (s, N) -> (d, N). In the space of the rows, since their products are known, unless
-    it is much the larger one."""
-    if len(rows) <= 2 * rows.shape[1]:
-        return rows.T @ _solve(products + _PENALTY * torch.eye(len(rows)), targets)
-    return _solve(rows.T @ rows + _PENALTY * torch.eye(rows.shape[1]), rows.T @ targets)
-
-
-def _solve(matrix: Tensor, targets: Tensor) -> Tensor:
-    """By Cholesky, since all these matrices are symmetric and positive definite, unless numbers that are not finite or
-    too large keep it from that."""
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    return torch.linalg.solve(matrix, targets) if failed else torch.cholesky_solve(targets, factor)
+    def __call__(self, targets: Tensor) -> Tensor:
+        if self._matrix is not None:
+            return torch.linalg.solve(self._matrix, targets)
+        return torch.cholesky_solve(targets, self._factor)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from remp.propagation.adaptive import Adapted, Adaptive, adapt
 from remp.propagation.likeness import fit_likeness
+from remp.propagation.surroundings import Told
 from remp.rectification.propagate import Propagated, Propagation, propagate
 from remp.rows import ArrayRows, Rows, Shard
 
@@ -38,11 +39,16 @@ class HeldOut:
 
 
 def learn(
-    rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive | Propagation, shard: Shard | None = None
+    rows: Rows,
+    labels: np.ndarray,
+    n_classes: int,
+    settings: Adaptive | Propagation,
+    shard: Shard | None = None,
+    told: Told | None = None,
 ) -> Adapted | Propagated:
     """The classes by the rule that the settings are of."""
     if isinstance(settings, Adaptive):
-        return adapt(rows, labels, n_classes, settings, shard=shard)
+        return adapt(rows, labels, n_classes, settings, shard=shard, told=told)
     return propagate(rows, labels, n_classes, settings, shard=shard)
 
 
@@ -59,11 +65,13 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     features = model.features(raw)
     settings = replace(model.settings, transform="l2" if model.settings.parts.l2 else "none")
     shape = len(items), n_classes
+    around = model.surroundings if isinstance(model, Adapted) else None
     scores, plain, graph, similar = *torch.zeros(3, *shape), torch.zeros(len(items))
     for fold in range(folds.max(initial=-1) + 1):
         is_out = folds[items] == fold
         given = np.where(is_out, -1, labels[items])
-        without = learn(ArrayRows(features), given, n_classes, settings)
+        told = around.of(np.where(folds == fold, -1, labels), n_classes) if around else None
+        without = learn(ArrayRows(features), given, n_classes, settings, told=told)
         scores[is_out] = without.scores(features[is_out]).float()
         plain[is_out] = without.without_rectification().scores(features[is_out]).float()
         if isinstance(without, Adapted):

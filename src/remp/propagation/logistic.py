@@ -32,6 +32,9 @@ class Linear:
     def __add__(self, other: "Linear") -> "Linear":
         return Linear(self.weights + other.weights, self.bias + other.bias)
 
+    def __mul__(self, factor: float) -> "Linear":
+        return Linear(self.weights * factor, self.bias * factor)
+
 
 def fit_logistic(features: Tensor, labels: np.ndarray, n_classes: int, shard: Shard) -> Linear:
     """Multinomial logistic regression, ridge penalty, classes of equal weight however many labels they have.

@@ -38,7 +38,7 @@ def save_labelling(path: Path, saved: Learned) -> None:
     """Write a model; the file is whole or not there."""
     model, held_out, tensors = saved.fitted.model, saved.fitted.held_out, dict[str, Tensor]()
     is_adaptive = isinstance(model, Adapted)
-    names = ("prototypes_before", "prototypes", "centre", *(("log_shares",) if is_adaptive else ("bias",)))
+    names = ("prototypes_before", "prototypes", "centre", *(("middle", "log_shares") if is_adaptive else ("bias",)))
     tensors |= {f"model.{name}": getattr(model, name) for name in names if getattr(model, name) is not None}
     numbers: dict[str, Any] = {"moves": list(model.moves)}
     if isinstance(model, Adapted):
@@ -173,6 +173,7 @@ class _Reader:
             regression=regression,
             graph=graph,
             cosine=self._number(numbers, "cosine"),
+            middle=self._numbers("model.middle", dim),
             log_shares=self._numbers("model.log_shares", n),
             size=self._number(numbers, "size"),
             evidence=evidence,

@@ -1,0 +1,92 @@
+"""What lies around the labelled rows: along which ways their labels spread, and whether their classes are there at all.
+
+One label says little of how many rows its class has. Its surroundings do: a row of a class that is among the others has
+neighbours as near as theirs are, a row of a class that is not has none.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from remp.propagation.graph import Graph
+from remp.propagation.logistic import Linear
+
+# So many nearest unlabelled rows are looked at. A class whose labels are this many standard deviations further from
+# them than unlabelled rows are counts as present; each further one takes 2 from the logarithm of its share.
+_NEIGHBOURS, _AT_HOME, _TAKES = 5, 1.6, 2.0
+# The least that is added, and how many labels count as independent: those that people choose are often odd ones.
+_LEAST, _INDEPENDENT = -8.0, 2
+# The least standard deviation of cosines, for rows that are copies of each other.
+_LEAST_SPREAD = 1e-6
+
+
+@dataclass(frozen=True)
+class Told:
+    """graph: labels that spread along it. presence: (N,) at most 0, what is added to the logits of classes whose labels
+    have no neighbours."""
+
+    graph: Linear
+    presence: Tensor
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """numbers: (s,) of the rows that are looked at, ascending. cosines: (s, s) of these, not centred. graph: of the
+    centred ones, None where there can be none."""
+
+    numbers: np.ndarray
+    cosines: Tensor
+    graph: Graph | None
+    dim: int
+
+    def of(self, labels: np.ndarray, n_classes: int) -> Told:
+        """labels: (n,) of all rows, -1 for unlabelled; some that were labelled before may be hidden."""
+        here = labels[self.numbers]
+        graph = nothing(self.dim, n_classes) if self.graph is None else self.graph.linear(here, n_classes)
+        return Told(graph, log_presence(self.cosines, here, n_classes))
+
+
+def surroundings_of(numbers: np.ndarray, rows: Tensor, centre: Tensor | None, has_graph: bool) -> Surroundings:
+    """numbers: (s,) of these rows. rows: (s, d) transformed but for centring, of norm 1 if there is to be a graph."""
+    rows = rows.double()
+    products = rows @ rows.T
+    cosines = products
+    if not has_graph:
+        lengths = products.diagonal().clamp(min=1e-24).sqrt()
+        cosines = products / lengths[:, None] / lengths
+        return Surroundings(numbers, cosines, None, rows.shape[1])
+    if centre is None:
+        return Surroundings(numbers, cosines, Graph(rows, products), rows.shape[1])
+    centre = centre.double()
+    along = rows @ centre  # products of centred rows follow from those that are known
+    centred = products - along[:, None] - along + centre @ centre
+    lengths = centred.diagonal().clamp(min=1e-24).sqrt()
+    centred.div_(lengths[:, None]).div_(lengths)
+    return Surroundings(numbers, cosines, Graph((rows - centre) / lengths[:, None], centred), rows.shape[1])
+
+
+def log_presence(cosines: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
+    """(s, s), (s,) -> (N,): 0 for a class whose labels are at home among the unlabelled rows, less for others.
+
+    How near the nearest unlabelled rows are, on average, in units of how that differs among the unlabelled rows.
+    """
+    free = torch.from_numpy(np.flatnonzero(labels < 0))
+    is_known = np.flatnonzero(labels >= 0)
+    if len(free) <= _NEIGHBOURS:
+        return torch.zeros(n_classes, dtype=torch.float64)
+    to_free = cosines[:, free].index_put((free, torch.arange(len(free))), cosines.new_tensor(-2.0))  # not themselves
+    near = to_free.topk(_NEIGHBOURS, dim=1).values.mean(1)
+    own = near[free]
+    counts = torch.from_numpy(np.bincount(labels[is_known], minlength=n_classes))
+    sums = torch.zeros(n_classes, dtype=torch.float64)
+    sums.index_add_(0, torch.from_numpy(labels[is_known]).long(), near[is_known] - own.mean())
+    distance = -sums / counts.clamp(min=1) / own.std().clamp(min=_LEAST_SPREAD) * counts.clamp(max=_INDEPENDENT).double().sqrt()
+    presence = -_TAKES * (distance - _AT_HOME).clamp(min=0)
+    return (presence - presence.max()).clamp(min=_LEAST)
+
+
+def nothing(dim: int, n_classes: int) -> Linear:
+    """A linear function that says nothing."""
+    return Linear(torch.zeros(dim, n_classes, dtype=torch.float64), torch.zeros(n_classes, dtype=torch.float64))

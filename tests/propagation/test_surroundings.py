@@ -1,0 +1,75 @@
+"""What lies around the labelled rows: against loops from the formulas, and whether an absent class is seen."""
+
+import numpy as np
+import pytest
+import torch
+
+from remp.propagation.graph import Graph
+from remp.propagation.surroundings import log_presence, surroundings_of
+
+
+def unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def heaps(sizes, n_shot=1, dim=16, seed=0):
+    """Unit rows around one centre per class: (n, dim); labels (n,), n_shot of each class, the others -1."""
+    random = np.random.default_rng(seed)
+    truth = np.repeat(np.arange(len(sizes)), np.array(sizes) + n_shot)
+    centres = random.normal(size=(len(sizes), dim))
+    rows = unit(centres[truth] + 0.5 * random.normal(size=(len(truth), dim)))
+    labels = np.full(len(truth), -1)
+    for number in range(len(sizes)):
+        labels[np.flatnonzero(truth == number)[:n_shot]] = number
+    return torch.from_numpy(rows), labels
+
+
+@pytest.mark.parametrize("n_shot", [1, 2, 4])
+def test_presence_is_that_of_a_loop(n_shot):
+    rows, labels = heaps([20, 9, 0, 3], n_shot)
+    cosines = (rows @ rows.T).numpy()
+    free = [i for i in range(len(labels)) if labels[i] < 0]
+    near = [np.mean(sorted((cosines[i, j] for j in free if j != i), reverse=True)[:5]) for i in range(len(labels))]
+    mean, spread = np.mean([near[i] for i in free]), np.std([near[i] for i in free], ddof=1)
+    expected = []
+    for number in range(4):
+        z = np.mean([(near[i] - mean) / spread for i in range(len(labels)) if labels[i] == number])
+        expected.append(-2 * max(0.0, -z * np.sqrt(min(n_shot, 2)) - 1.6))
+    expected = np.maximum(np.array(expected) - max(expected), -8)
+    np.testing.assert_allclose(log_presence(rows @ rows.T, labels, 4), expected, atol=1e-9)
+
+
+def test_a_class_without_neighbours_is_seen_and_others_are_left_alone():
+    seen = [log_presence(rows @ rows.T, labels, 3) for rows, labels in (heaps([30, 30, 0], seed=s) for s in range(20))]
+    present = [log_presence(rows @ rows.T, labels, 3) for rows, labels in (heaps([30, 30, 30], seed=s) for s in range(20))]
+    assert np.mean([float(p[2]) < -2 for p in seen]) > 0.8
+    assert np.mean([float(p.min()) < -2 for p in present]) < 0.2
+
+
+def test_few_unlabelled_rows_tell_nothing():
+    rows, labels = heaps([2, 3])
+    assert log_presence(rows @ rows.T, labels, 2).tolist() == [0, 0]
+
+
+def test_copies_of_one_row_give_finite_numbers():
+    rows = torch.ones(30, 4, dtype=torch.float64) / 2
+    labels = np.full(30, -1)
+    labels[:2] = 0, 1
+    assert log_presence(rows @ rows.T, labels, 2).tolist() == [0, 0]
+
+
+def test_products_of_centred_rows_need_no_second_look_at_the_rows():
+    rows, labels = heaps([20, 9, 5])
+    centre = rows[:5].mean(0)
+    told = surroundings_of(np.arange(len(rows)), rows, centre, has_graph=True).of(labels, 3)
+    expected = Graph(torch.from_numpy(unit((rows - centre).numpy()))).linear(labels, 3)
+    torch.testing.assert_close(told.graph.weights, expected.weights)
+    torch.testing.assert_close(told.graph.bias, expected.bias)
+
+
+def test_without_a_graph_lengths_do_not_matter():
+    rows, labels = heaps([20, 9, 0])
+    longer = rows * torch.rand(len(rows), 1, generator=torch.manual_seed(0)).add(0.5)
+    told = surroundings_of(np.arange(len(rows)), longer, None, has_graph=False).of(labels, 3)
+    assert not told.graph.weights.any()
+    torch.testing.assert_close(told.presence, log_presence(rows @ rows.T, labels, 3))
