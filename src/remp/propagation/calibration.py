@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from remp.propagation.adaptive import Adapted
-from remp.propagation.held_out import HeldOut
+from remp.propagation.held_out import MOST_FOLDS, HeldOut
 from remp.rectification.propagate import Propagated
 
 # Logarithms of the inverse temperature that are considered, around the centre of the prior.
 _GRID = np.linspace(-3, 3, 121)
 # The prior: normal in the logarithm. Its centre falls with 1 / √K for K labels of a class (the mean over classes): the
-# fewer labels, the less the logits are worth. Measured on validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _WIDTH = -0.1, 1.25, 0.5
+# fewer labels, the less the logits are worth; less so with more classes, of which more than ten count as ten. Measured
+# on validation data: results/tries/robustness.md.
+_CENTRE, _FALL, _RISE, _MOST_CLASSES, _WIDTH = 0.1, 2.2, 0.45, 10, 0.5
 # Its centre for the regression or the graph alone.
 _ALONE = 0.5
 # The same for the paper's rule: it falls with 1 / K, for similarities of scale 10 (results/tries/label_quality.md).
@@ -57,8 +58,11 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
 
     counts: (N,) labelled rows of each class.
     """
-    logs = typical_sharpness(model, counts) + _GRID
-    held = _log_likelihoods(held_out.scores, held_out.labels, np.exp(logs))
+    typical = typical_sharpness(model, counts)
+    logs = typical + _GRID
+    # held-out rows were scored with fewer labels, at which logits are worth less
+    fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)))
+    held = _log_likelihoods(held_out.scores, held_out.labels, np.exp(logs + fewer - typical))
     log_posterior = _WEIGHT * held - _GRID**2 / (2 * _WIDTH**2)
     weights = np.exp(log_posterior - log_posterior.max())
     return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
@@ -87,7 +91,8 @@ def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
     if isinstance(model, Adapted):
         if model.evidence != "all":
             return _ALONE
-        return _CENTRE - _FALL * float(np.mean(1 / np.sqrt(counts)))
+        fall = _FALL - _RISE * np.log(min(len(counts), _MOST_CLASSES) / 2)
+        return _CENTRE - float(fall * np.mean(1 / np.sqrt(counts)))
     return _PAPER_CENTRE - _PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
 
 
