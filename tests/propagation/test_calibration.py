@@ -15,6 +15,8 @@ from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
 FIVE = np.full(5, 5)  # labels of each class
+FALL = 2.2 - 0.47 * np.log(5 / 2)  # for five classes that are there
+FOUR_TO_FIVE = np.exp(FALL * (1 / np.sqrt(4) - 1 / np.sqrt(5)))  # how much more logits are worth with the fifth label
 EYE = ArrayRows(np.eye(5, dtype=np.float32))
 MODEL = adapt(EYE, np.arange(5), 5)
 
@@ -36,7 +38,7 @@ def test_with_many_labels_the_sharpness_is_a_little_below_the_likeliest_if_some_
         return -float(torch.log(0.92 * own + 0.08 / 5).mean())
 
     likeliest = np.exp(minimize_scalar(loss, bounds=(-3, 3)).x)
-    assert calibrate(MODEL, held, FIVE).best == pytest.approx(0.9 * likeliest, rel=0.02)
+    assert calibrate(MODEL, held, FIVE).best == pytest.approx(0.9 * FOUR_TO_FIVE * likeliest, rel=0.02)
 
 
 def test_more_labels_say_more():
@@ -48,7 +50,7 @@ def test_more_labels_say_more():
 
 
 def test_probabilities_of_many_draws_are_right_on_average():
-    held, fresh = drawn(3000, 0.5), drawn(20_000, 0.5, seed=1)
+    held, fresh = drawn(3000, 0.5), drawn(20_000, 0.5 * FOUR_TO_FIVE, seed=1)
     best, choice = calibrate(MODEL, held, FIVE).probabilities(fresh.scores).max(-1)
     for low, high in [(0.2, 0.5), (0.5, 0.8), (0.8, 1.0)]:
         inside = (best >= low) & (best < high)
@@ -94,7 +96,7 @@ def test_the_prior_is_the_measured_normal_distribution_of_the_logarithm(n_shot):
     prior = calibrate(MODEL, drawn(0, 1.0), np.full(5, n_shot))
     logs = np.log(prior.sharpness)
     mean = prior.weights @ logs
-    assert mean == pytest.approx(np.log(0.9) + calibration._CENTRE - calibration._FALL / n_shot**0.5)
+    assert mean == pytest.approx(np.log(0.9) + 0.1 - FALL / n_shot**0.5)
     assert np.sqrt(prior.weights @ (logs - mean) ** 2) == pytest.approx(0.5, rel=1e-3)
     assert logs.max() - logs.min() == pytest.approx(6)
     assert len(logs) == 121
@@ -104,7 +106,7 @@ def test_a_held_out_label_counts_half_beside_the_prior():
     held = drawn(12, 1.0)
     posterior, prior = calibrate(MODEL, held, FIVE), calibrate(MODEL, drawn(0, 1.0), FIVE)
     expected = prior.weights.copy()
-    for number, sharpness in enumerate(prior.sharpness / 0.9):
+    for number, sharpness in enumerate(prior.sharpness / 0.9 / FOUR_TO_FIVE):
         for row, label in zip(held.scores.double().numpy(), held.labels, strict=True):
             own = np.exp(sharpness * row[label]) / np.exp(sharpness * row).sum()
             expected[number] *= (0.92 * own + 0.08 / 5) ** 0.5
@@ -118,10 +120,15 @@ def test_the_prior_of_the_papers_rule_falls_with_one_over_the_labels_of_a_class(
 
 
 def test_the_centres_of_the_priors_are_the_measured_ones():
-    """-0.1 - 1.25 / √K, and 0.1 - 0.8 / K for the paper's rule: results/tries/robustness.md and label_quality.md."""
+    """0.1 - (2.2 - 0.47 log(N / 2)) / √K, and 0.1 - 0.8 / K for the paper's rule: results/tries/robustness.md and
+    label_quality.md. Classes that are not there do not count, and of many ten."""
     paper = propagate(EYE, np.arange(5), 5, Propagation(scale=10.0))
-    assert calibration.typical_sharpness(MODEL, np.ones(5)) == pytest.approx(-1.35)
-    assert calibration.typical_sharpness(MODEL, np.full(5, 4)) == pytest.approx(-0.725)
+    assert calibration.typical_sharpness(MODEL, np.ones(5)) == pytest.approx(0.1 - FALL)
+    assert calibration.typical_sharpness(MODEL, np.full(5, 4)) == pytest.approx(0.1 - FALL / 2)
+    two_there = replace(MODEL, log_shares=torch.tensor([0, 0, -99, -99, -99.0]))
+    assert calibration.typical_sharpness(two_there, np.ones(5)) == pytest.approx(-2.1)
+    for model, n in ((replace(MODEL, log_shares=torch.zeros(n)), n) for n in (10, 100)):
+        assert calibration.typical_sharpness(model, np.ones(n)) == pytest.approx(0.1 - 2.2 + 0.47 * np.log(5))
     assert calibration.typical_sharpness(replace(MODEL, evidence="graph"), np.ones(5)) == 0.5
     assert calibration.typical_sharpness(paper, np.ones(5)) == pytest.approx(-0.7)
     assert calibration.typical_sharpness(paper, np.full(5, 2)) == pytest.approx(-0.3)

@@ -41,7 +41,9 @@ def test_presence_is_that_of_a_loop(n_shot):
 
 def test_a_class_without_neighbours_is_seen_and_others_are_left_alone():
     seen = [log_presence(rows @ rows.T, labels, 3) for rows, labels in (heaps([30, 30, 0], seed=s) for s in range(20))]
-    present = [log_presence(rows @ rows.T, labels, 3) for rows, labels in (heaps([30, 30, 30], seed=s) for s in range(20))]
+    present = [
+        log_presence(rows @ rows.T, labels, 3) for rows, labels in (heaps([30, 30, 30], seed=s) for s in range(20))
+    ]
     assert np.mean([float(p[2]) < -2 for p in seen]) > 0.8
     assert np.mean([float(p.min()) < -2 for p in present]) < 0.2
 

@@ -361,4 +361,3 @@ def _move(before: Tensor, after: Tensor) -> float:
     """The largest distance that a prototype moved, relative to their mean norm."""
     distances = torch.linalg.vector_norm(after - before, dim=-1)
     return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))
-

@@ -82,7 +82,12 @@ def log_presence(cosines: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
     counts = torch.from_numpy(np.bincount(labels[is_known], minlength=n_classes))
     sums = torch.zeros(n_classes, dtype=torch.float64)
     sums.index_add_(0, torch.from_numpy(labels[is_known]).long(), near[is_known] - own.mean())
-    distance = -sums / counts.clamp(min=1) / own.std().clamp(min=_LEAST_SPREAD) * counts.clamp(max=_INDEPENDENT).double().sqrt()
+    distance = (
+        -sums
+        / counts.clamp(min=1)
+        / own.std().clamp(min=_LEAST_SPREAD)
+        * counts.clamp(max=_INDEPENDENT).double().sqrt()
+    )
     presence = -_TAKES * (distance - _AT_HOME).clamp(min=0)
     return (presence - presence.max()).clamp(min=_LEAST)
 

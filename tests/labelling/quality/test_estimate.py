@@ -72,7 +72,9 @@ def test_the_interval_is_that_of_simulated_accuracies():
     sharpness = random.choice(calibration.sharpness, size=20_000, p=calibration.weights)
     best = np.stack([torch.softmax(logits * value, -1).amax(-1).numpy() for value in calibration.sharpness])
     best = best[np.searchsorted(calibration.sharpness, sharpness)]
-    simulated = (random.random(best.shape) < best).mean(1)
+    expected = best.mean(1)
+    misfit = 2 * np.sqrt(expected * (1 - expected)) * 0.14 / 4  # with 16 labels per class
+    simulated = (random.random(best.shape) < best).mean(1) + misfit * random.normal(size=20_000)
     assert estimate.accuracy == pytest.approx(simulated.mean(), abs=0.01)
     strangers = random.choice([0, 0.05, 0.1, 0.15], size=20_000, p=[0.4, 0.2, 0.2, 0.2])
     low, high = np.quantile(simulated * (1 - strangers), 0.05), np.quantile(simulated, 0.95)
