@@ -1,110 +1,27 @@
 """The page in a real browser: from an empty folder of pictures to an export, without a mouse."""
 
 import json
-import os
-import re
-import shutil
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from studio_browser import BROWSER, PATIENCE, Studio, chromium
 from studio_cases import COLOURS, write_collection
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
+pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the studio needs uvicorn: pip install starlette uvicorn")
 pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt install chromium"),
     pytest.mark.slow,
 ]
-FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-FLAGS += "--disable-component-update --disable-sync --disable-dev-shm-usage"
-PATIENCE = 60_000  # milliseconds
-STARTER = """
-import sys; sys.path[:0] = sys.argv[2:]
-from pathlib import Path
-from embedding_cases import mean_colour_embedder
-from remp.studio.run import StudioOptions, run_studio
-say = lambda text: print(text, flush=True)
-run_studio(Path(sys.argv[1]), StudioOptions(backbone=mean_colour_embedder(), browser=False, say=say))
-"""
-
-
-class Studio:
-    """A server of its own process, that can be killed and started again, and a page."""
-
-    def __init__(self, folder: Path, browser) -> None:
-        self.folder, self.errors = folder, []
-        self.context = browser.new_context(viewport={"width": 1200, "height": 800})
-        self.start()
-
-    def start(self) -> None:
-        environment = {**os.environ, "REMP_HOME": str(self.folder.with_name("home")), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-c", STARTER, str(self.folder), *sys.path]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        self.address = next(re.search(r"http://\S+", line)[0] for line in self.process.stdout if "http://" in line)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(PATIENCE)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("console", lambda said: self.errors.append(said.text) if "Content Security" in said.text else None)
-        self.page.goto(self.address)
-        self.page.wait_for_selector(".tile")
-
-    def stop(self, how: int = signal.SIGKILL) -> None:
-        self.page.close()
-        self.process.send_signal(how)
-        self.process.wait(30)
-
-    def state(self) -> dict:
-        return self.page.evaluate("fetch('/api/state').then((answer) => answer.json())")
-
-    def wait(self) -> dict:
-        """Until everything is embedded and predicted, and the page shows it."""
-        until = time.monotonic() + PATIENCE / 1000
-        while time.monotonic() < until:
-            state = self.state()
-            if state["embedding"]["is_done"] and state["predicted"] == state["version"]:
-                self.page.wait_for_timeout(300)
-                return state
-            time.sleep(0.1)
-        raise AssertionError(f"no predictions: {state}")
-
-    def until(self, expression: str) -> None:
-        """Until the expression is true in the page; Playwright's own way needs eval, which the page forbids."""
-        end = time.monotonic() + PATIENCE / 1000
-        while not self.page.evaluate(expression):
-            assert time.monotonic() < end, f"never came true: {expression}"
-            time.sleep(0.05)
-
-    def keys(self, *keys: str) -> None:
-        for key in keys:
-            self.page.keyboard.press(key)
-
-    def name(self, text: str) -> None:
-        """Type a name for what is selected, and wait until it is there."""
-        version = self.state()["version"]
-        self.page.keyboard.type(text)
-        self.keys("Enter")
-        until = time.monotonic() + 20
-        while self.state()["version"] == version and time.monotonic() < until:
-            time.sleep(0.05)
-        self.page.wait_for_timeout(200)
-
-    def selected(self) -> list[str]:
-        return self.page.eval_on_selector_all(".tile.selected", "(tiles) => tiles.map((tile) => tile.title)")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=FLAGS.split())
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -168,6 +85,40 @@ def test_everything_can_be_undone_and_survives_a_kill(studio):
         studio.until(f"fetch('/api/state').then((a) => a.json()).then((s) => s.version > {version})")
         studio.page.wait_for_timeout(200)
     assert studio.state()["classes"] == []
+
+
+def test_enter_in_next_takes_the_likeliest_class_and_in_groups_marks_nothing_unknown(studio):
+    studio.wait()
+    for colour in COLOURS:
+        studio.name(colour)
+    studio.wait()
+    studio.page.click("#views button:has-text('Groups')")
+    studio.keys("Control+a", "Enter")
+    studio.page.wait_for_timeout(500)
+    studio.wait()
+    unknown = "fetch('/api/items').then((a) => a.arrayBuffer()).then((b) => [...new Int16Array(b, 0, 36)])"
+    assert -2 not in studio.page.evaluate(unknown)
+    if studio.state()["next"]:
+        studio.page.click("#views button:has-text('Next')")
+        studio.keys("Control+a", "Enter")
+        studio.until(f"{unknown}.then((all) => all.filter((label) => label >= 0).length > 20)")
+        assert -2 not in studio.page.evaluate(unknown)
+
+
+def test_the_view_that_is_shown_is_in_sight_on_a_phone(studio):
+    studio.page.set_viewport_size({"width": 390, "height": 800})
+    studio.wait()
+    for colour in COLOURS:
+        studio.name(colour)
+    studio.wait()
+    for _ in range(6):
+        studio.keys("]")
+        studio.page.wait_for_timeout(200)
+        left, right = studio.page.eval_on_selector(
+            "#views [aria-current]", "(one) => [one.getBoundingClientRect().left, one.getBoundingClientRect().right]"
+        )
+        assert left >= 0
+        assert right <= 390
 
 
 def test_a_second_tab_sees_what_the_first_does(studio):

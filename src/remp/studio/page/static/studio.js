@@ -293,6 +293,10 @@ function showViews(have) {
     if (ui.view === view.id) made.setAttribute("aria-current", "page");
     return made;
   }));
+  if (ui.isNewView) { ui.isNewView = false; bringIntoSight($("views"), $("views").querySelector("[aria-current]")); }
+}
+function bringIntoSight(row, node) { // on a phone the views, and the classes, are rows that scroll
+  if (node && row.scrollWidth > row.clientWidth) row.scrollLeft = node.offsetLeft - row.offsetLeft - (row.clientWidth - node.offsetWidth) / 2;
 }
 
 function showClasses(have) {
@@ -309,13 +313,15 @@ function showClasses(have) {
     const made = element("li", { class: `class${ui.view === "class" && ui.classId === one.id ? " here" : ""}`, "data-id": one.id }, open, more);
     return made;
   }));
+  if (ui.view === "class" && ui.shownClass !== ui.classId) bringIntoSight($("class-list"), $("class-list").querySelector(".here"));
+  ui.shownClass = ui.view === "class" ? ui.classId : null;
   if (focused) $("class-list").querySelector(`[data-id="${focused}"] .${part || "open"}`)?.focus();
 }
 
 const hasKeys = matchMedia("(hover: hover)").matches;
 const WORDS = {
   groups: "Pictures that look alike. Give each group a name; several may get the same one.",
-  next: "What teaches most, no two alike, and a few at random that check the estimate. Name what is wrong, accept the rest.",
+  next: "What teaches most, and a few at random. Name what is wrong, accept the rest.",
   unsure: "Between two classes, the closest calls first.",
   unknown: "What resembles none of the classes, or was marked so.",
   findings: `What to look at before trusting the labels.${hasKeys ? " Enter mends, x dismisses." : ""}`,
@@ -352,7 +358,7 @@ function say(words, isBad = false) {
 const GAP = 14, CAPTION = 30, HEAD = 42, PANEL = 14;
 
 function go(view, classId = null) {
-  ui.view = view; ui.classId = classId; ui.cursor = 0; ui.anchor = 0; ui.selected.clear();
+  ui.view = view; ui.classId = classId; ui.isNewView = true; ui.cursor = 0; ui.anchor = 0; ui.selected.clear();
   model.changedShown = null;
   $("grid").hidden = ["findings", "map"].includes(view);
   $("findings").hidden = view !== "findings"; $("map").hidden = view !== "map";
@@ -520,7 +526,7 @@ function factsOf(item) {
   if (own) return { kind: "given", text: own.name, colour: own.colour, spoken: `${own.name}, given` };
   if (model.unreadable.has(item)) return { kind: "plain", text: "cannot be read", spoken: "cannot be read" };
   if (!best) return { kind: "plain", text: ui.view === "groups" ? "" : model.names[item].split("/").pop(), spoken: "no label" };
-  if (model.status[item] === STATUS_UNKNOWN) return { kind: "none", text: "like none", spoken: `resembles no class, most like ${best.name}` };
+  if (model.status[item] === STATUS_UNKNOWN && ui.view !== "next") return { kind: "none", text: "like none", spoken: `resembles no class, most like ${best.name}` };
   return { kind: "predicted", text: best.name, colour: best.colour, share, spoken: `probably ${best.name}, ${percent(share)}` };
 }
 
@@ -635,8 +641,8 @@ async function accept(items) {
   const classes = {}, unknown = [];
   let n = 0;
   for (const item of items) {
-    if (isLikeNone(item)) unknown.push(item);
-    else if (isPredicted(item)) { (classes[className(model.best[item])] ??= []).push(item); n++; }
+    if (isLikeNone(item) && ["unknown", "all"].includes(ui.view)) unknown.push(item); // where that is what the picture says
+    else if (isPredicted(item) || (isLikeNone(item) && ui.view === "next")) { (classes[className(model.best[item])] ??= []).push(item); n++; }
   }
   if (n && (await act({ do: "accept", classes }, `${pictures(n)} accepted`))) afterAction(items);
   if (unknown.length && (await act({ do: "unknown", items: unknown }, `${pictures(unknown.length)} marked unknown`))) afterAction(items);
