@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bounds import bounded
+from bounds import Outcome, bounded
 from raw_data import png, random_pixels
 from remp.datasets import decode as decode_module
 from remp.datasets.decode import UnreadablePicture, decode, whole_picture
@@ -165,7 +165,7 @@ LARGE = {
 def test_a_large_picture_takes_little_more_memory_than_its_pixels(name: str) -> None:
     mode, kind, settings = LARGE[name]
     content = encoded(Image.new(mode, (SIDE, SIDE)), kind, **settings)
-    outcome = bounded(lambda: decode(content, "x", 84), mebibytes=300)  # 25 million pixels
+    outcome = bounded(lambda: decode(content, "x", 84), mebibytes=160)  # 25 million pixels of at most 4 bytes
     assert outcome.kind == "result", outcome
 
 
@@ -176,16 +176,41 @@ def test_a_webp_whose_decoder_would_take_a_gigabyte_is_refused() -> None:
     assert "x.webp is too large to be decoded (5000 x 5000; at most 24000000 pixels)" in outcome.text
 
 
-@pytest.mark.parametrize("mode", ["RGBA", "I;16"])
-def test_threads_share_the_memory_for_decoding(mode: str) -> None:
+def decode_at_once(content: bytes, n: int) -> Outcome:
+    """The same picture in so many threads."""
+
+    def decode_all() -> list[np.ndarray]:
+        with ThreadPoolExecutor(n) as pool:
+            return list(pool.map(lambda _: decode(content, "x", 84), range(n)))
+
+    return bounded(decode_all, seconds=60)
+
+
+JUST_BELOW = (8900, 8980)  # 79.9 of 80 million pixels
+
+
+def test_threads_share_the_memory_for_decoding() -> None:
     """As one picture after the other: what a thread has freed is there for the next one."""
-    content = encoded(Image.new(mode, (SIDE, SIDE) if mode == "RGBA" else (8900, 8900)), compress_level=1)
+    content = encoded(Image.new("RGBA", (SIDE, SIDE)), compress_level=1)
+    assert decode_at_once(content, 4).kind == "result"
+    assert decode_at_once(encoded(Image.new("P", JUST_BELOW), "GIF"), 4).kind == "result"
 
-    def decode_four() -> list[np.ndarray]:
-        with ThreadPoolExecutor(4) as pool:
-            return list(pool.map(lambda _: decode(content, "x", 84), range(4)))
 
-    outcome = bounded(decode_four, seconds=40, mebibytes=480)
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("name", LARGE)
+def test_threads_share_the_memory_just_below_the_limit(name: str, n: int) -> None:
+    mode, kind, settings = LARGE[name]
+    outcome = decode_at_once(encoded(Image.new(mode, JUST_BELOW), kind, **settings), n)
+    assert outcome.kind == "result", outcome
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_threads_share_the_memory_for_heic(n: int) -> None:
+    pytest.importorskip("pillow_heif", reason="remp[heic] is not installed")
+    assert decode_module.reads_heic()
+    outcome = decode_at_once(encoded(Image.new("RGB", (6996, 7000)), "HEIF", quality=10), n)  # of 49 million pixels
     assert outcome.kind == "result", outcome
 
 

@@ -202,7 +202,7 @@ def _range_of(image: Image.Image) -> tuple[float, float]:
     if not _is_deep(image):
         return 0, 255
     step = max(1, _STRIP // image.width)
-    strips = [image.crop((0, row, image.width, min(row + step, image.height))) for row in range(0, image.height, step)]
+    strips = (image.crop((0, row, image.width, min(row + step, image.height))) for row in range(0, image.height, step))
     ranges = [(values.min(), values.max()) for values in map(_finite, strips)]
     low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
     is_whole = image.mode != "F"
