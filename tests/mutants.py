@@ -33,7 +33,10 @@ _PATIENCE = 10  # by the clock, times the seconds of the processor: other work m
 # name -> module, and the tests that must notice
 MODULES: dict[str, tuple[str, list[str]]] = {
     "rectification": ("rectification/rectify.py", ["rectification/test_rectify.py", "rectification/test_range.py"]),
-    "layer": ("rectification/layer.py", ["rectification/test_rectify.py", "rectification/test_range.py"]),
+    "layer": (
+        "rectification/layer.py",
+        ["rectification/test_rectify.py", "rectification/test_range.py", "rectification/test_propagate.py"],
+    ),
     "propagation": ("rectification/propagate.py", ["rectification/test_propagate.py"]),
     "statistics": ("evaluation/statistics.py", ["evaluation/test_statistics.py"]),
     "calibration": ("propagation/calibration.py", ["propagation/test_calibration.py"]),
@@ -52,6 +55,39 @@ EQUIVALENT: set[tuple[str, str, str]] = {
         "-2  ->  +2",
     ),
     ("layer", "return (positions @ matrix.transpose(-1, -2)).transpose(-1, -2).flatten(-2)", "-2  ->  +2"),
+    # of two dimensions, the last is number 1
+    (
+        "propagation",
+        "logits = to_dtype_from_best(scores(prototypes, queries, self.settings).transpose(-1, -2), _float_type(rows))",
+        "-1  ->  +1",
+    ),
+    ("propagation", "distances = torch.linalg.vector_norm(after.prototypes[0] - start, dim=-1)", "-1  ->  +1"),
+    (
+        "propagation",
+        "return float(distances.max() / torch.linalg.vector_norm(start, dim=-1).mean().clamp(min=1e-12))",
+        "-1  ->  +1",
+    ),
+    ("propagation", "masses += weights[0].sum(-1)", "-1  ->  +1"),
+    # a row that is exactly at the limit: the products are right in either precision
+    (
+        "propagation",
+        "is_large = largest > largest_safe(settings, None, len(rows))",
+        "largest > largest_safe(settings, None, len(rows))  ->  largest >= largest_safe(settings, None, len(rows))",
+    ),
+    # of the support, a pass over rows needs sums and counts; nobody reads which item is of which class
+    ("propagation", "no_support = torch.empty(1, self.n_classes, 0)", "1  ->  2"),
+    ("propagation", "no_support = torch.empty(1, self.n_classes, 0)", "0  ->  1"),
+    # numpy takes any negative number for the length that is left
+    ("sampling", "streams[3].reshape(n_episodes * n_way, n_picked), available.reshape(-1)", "1  ->  2"),
+    ("sampling", "return values[mask].reshape(n_episodes, -1)", "1  ->  2"),
+    # a copy more
+    ("sampling", "return labels.astype(np.int64, copy=False)", "False  ->  True"),
+    # exactly there, both formulas give the same to the last digits, as a test of the numbers around shows
+    (
+        "sampling",
+        "logs = np.where(quantiles > 1e-200, np.log(np.maximum(quantiles, 1e-200)), below)",
+        "quantiles > 1e-200  ->  quantiles >= 1e-200",
+    ),
     # float64 has no number between
     ("checkpoint", "return type(value) in (int, float) and abs(value) < 1e30", "1e+30  ->  1e+30"),
     # some memory more or less for the blank weights, well within what is promised

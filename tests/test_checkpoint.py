@@ -68,6 +68,17 @@ def test_a_loaded_method_answers_as_the_saved_one(path, config):
     assert not trained.method.training
 
 
+def test_weights_of_many_megabytes_are_read_as_small_ones_are(tmp_path, info):
+    """More than may be made for nothing: what is allowed grows with the weights of the file."""
+    config = make_config({**info["config"], "width": 570})
+    method = build_method(config, SIZE, 6)
+    weights = {f"weights/{name}": tensor for name, tensor in method.state_dict().items()}
+    assert sum(tensor.nbytes for tensor in weights.values()) > 2**25
+    write_checkpoint(tmp_path / "large.safetensors", weights, {**info, "config": config.flat()})
+    loaded = load_trained(tmp_path / "large.safetensors").method.state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in method.state_dict().items())
+
+
 def test_the_hash_is_that_of_the_file(tmp_path, path, weights, info):
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert load_trained(path).hash == digest

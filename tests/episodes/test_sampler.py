@@ -11,7 +11,7 @@ from scipy.special import gammainc
 from scipy.stats import beta, chisquare
 
 from remp.episodes import Episodes, EpisodeSampler, Protocol
-from remp.episodes.sampler import dirichlet_proportions
+from remp.episodes.sampler import dirichlet_counts, dirichlet_proportions
 from remp.errors import EpisodeError
 
 FIELDS = ("support", "support_labels", "query", "query_labels", "class_ids")
@@ -73,6 +73,13 @@ def test_the_batch_size_does_not_change_the_episodes(distribution):
     in_parts, at_once = make(), make().sample(12)
     assert same(in_parts.sample(7), at_once[:7])
     assert same(in_parts.sample(5), at_once[7:])
+
+
+def test_the_default_seed_is_0_and_one_episode_is_enough():
+    labels = labels_of(*[30] * 8)
+    assert same(EpisodeSampler(labels, Protocol()).sample(1), EpisodeSampler(labels, Protocol(), seed=0).sample(1))
+    with pytest.raises(EpisodeError, match="0 episodes were asked for; at least 1 is needed"):
+        EpisodeSampler(labels, Protocol()).sample(0)
 
 
 def test_a_sampler_continues_from_a_position():
@@ -173,6 +180,13 @@ def test_proportions_go_on_smoothly_below_the_smallest_quantile_that_is_reckoned
     quantiles = 10.0 ** -np.array([[150.0, 160.0, 195.0, 205.0, 250.0]])
     proportions = dirichlet_proportions(gammainc(0.01, quantiles), 0.01)
     np.testing.assert_allclose(proportions, quantiles / quantiles.sum(), rtol=1e-6)
+
+
+def test_the_smallest_and_the_largest_random_number_are_in_the_middle_of_their_share():
+    """With concentration 1, numbers u become -ln(1 - u): 0 as (0 + 0.5) / 2³² nearly 0, 2³¹ ln 2, 2³² - 1 ln 2³³."""
+    randoms = np.array([[0, 2**31, 2**32 - 1]], dtype=np.uint64)
+    counts = dirichlet_counts(randoms, 1.0, 1000, np.full((1, 3), 1000))
+    assert counts.tolist() == [[0, 29, 971]]  # 1000 / (1 + 33) = 29.4
 
 
 def test_a_small_concentration_gives_nearly_all_queries_to_one_class():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError, DataError
-from remp.rectification.propagate import Propagation, propagate
+from remp.rectification.propagate import Propagation, checked_labels, propagate
 from remp.rectification.rectify import rectify
 from remp.rectification.transform import FeatureTransform
 from remp.rows import ArrayRows
@@ -133,19 +133,48 @@ def test_without_unlabelled_rows_the_prototypes_are_the_class_means():
     assert result.moves == ()
 
 
+def test_without_rectification_everything_is_as_with_the_class_means():
+    rows, labels = table()
+    case = Propagation(scale=5.0, similarity="euclidean", residual=True, balanced=True, layers=3)
+    result = propagate(ArrayRows(rows), labels, N_CLASSES, case)
+    given = torch.from_numpy(rows)
+    plain = result.without_rectification()
+    torch.testing.assert_close(plain.logits(given), result.logits(given, rectified=False), rtol=0, atol=0)
+    assert not torch.allclose(plain.logits(given), result.logits(given), atol=0.1)
+
+
+def test_every_pass_sees_the_labels_as_they_were_at_first():
+    rows, labels = table()
+    kept = checked_labels(ArrayRows(rows), labels, N_CLASSES)
+    with pytest.raises(ValueError, match="read-only"):
+        kept[0] = 1
+    labels[:] = 0
+    assert not np.array_equal(kept, labels)
+
+
+def test_the_default_scale_does_not_change_unnoticed():
+    """With another one, everybody who labels by the paper's rule would get other results: never by accident."""
+    assert (Propagation().similarity, Propagation().scale) == ("cosine", 40)
+
+
 def test_without_layers_nothing_moves():
     rows, labels = table()
     result = propagate(ArrayRows(rows), labels, N_CLASSES, Propagation(layers=0))
     assert torch.equal(result.prototypes, result.prototypes_before)
 
 
-def test_moves_are_the_largest_distance_of_each_layer_relative_to_the_mean_norm():
+@pytest.mark.parametrize("residual", [False, True])
+def test_moves_are_the_largest_distance_of_each_layer_relative_to_the_mean_norm(residual):
+    """With `residual`, each layer makes all that is there twice as large, which is no move."""
     rows, labels = table()
-    steps = [propagate(ArrayRows(rows), labels, N_CLASSES, Propagation(layers=2, threshold=0)).prototypes_before]
     # With a threshold of 0, β does not depend on the number of layers, so fewer layers are the first of more.
-    results = [propagate(ArrayRows(rows), labels, N_CLASSES, Propagation(layers=n, threshold=0)) for n in (1, 2, 3)]
-    steps += [result.prototypes for result in results]
-    expected = [float((b - a).norm(dim=1).max() / a.norm(dim=1).mean()) for a, b in itertools.pairwise(steps)]
+    same = {"threshold": 0, "residual": residual}
+    results = [propagate(ArrayRows(rows), labels, N_CLASSES, Propagation(layers=n, **same)) for n in (1, 2, 3)]
+    steps = [results[0].prototypes_before, *(result.prototypes for result in results)]
+    grown = 2 if residual else 1
+    expected = [
+        float((b - grown * a).norm(dim=1).max() / (grown * a).norm(dim=1).mean()) for a, b in itertools.pairwise(steps)
+    ]
     assert results[-1].moves == pytest.approx(expected, rel=1e-3)
     assert len(results[0].moves) == 1
 

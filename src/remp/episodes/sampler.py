@@ -180,7 +180,7 @@ def sample_without_replacement(randoms: np.ndarray, sizes: np.ndarray) -> np.nda
     """
     rows, k = randoms.shape
     drawn = np.empty((rows, k), dtype=np.int64)
-    ascending = np.full((rows, 0), 0, dtype=np.int64)
+    ascending = np.empty((rows, 0), dtype=np.int64)
     for i in range(k):
         left = np.maximum(sizes - i, 1).astype(np.uint64)
         value = ((randoms[:, i] * left) >> np.uint64(32)).astype(np.int64)
