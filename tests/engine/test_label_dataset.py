@@ -1,5 +1,6 @@
 """`remp label` on a Parquet dataset of embeddings: labels as from one file, damaged parts named and left out."""
 
+import csv
 import json
 
 import numpy as np
@@ -46,6 +47,49 @@ def test_a_dataset_is_labelled_as_one_file_is(tmp_path):
     assert many.task.names == one.task.names
     assert (many.labels == TRUTH).mean() > 0.9
     assert (tmp_path / "a" / "report.html").exists()
+
+
+def read_results(folder):
+    """The file names, labels and probabilities of labels-parquet/, and those of labels.csv."""
+    table = parquet.read_table(folder / "labels-parquet", columns=["file", "label", "probability"]).to_pydict()
+    with (folder / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return table, {name: [row[name] for row in rows] for name in table}
+
+
+def test_results_of_many_rows_are_a_parquet_dataset_too(tmp_path, monkeypatch):
+    label(write(tmp_path / "many"), out=tmp_path / "few")
+    assert not (tmp_path / "few" / "labels-parquet").exists()
+    monkeypatch.setattr("remp.labelling.output.tables.LARGE", 50)
+    label(tmp_path / "many", LabelOptions(unknown=False), out=tmp_path / "a")
+    assert len(list((tmp_path / "a" / "labels-parquet").iterdir())) == 3
+    ours, theirs = read_results(tmp_path / "a")
+    assert (ours["file"], ours["label"]) == (theirs["file"], theirs["label"])
+    np.testing.assert_allclose(ours["probability"], np.array(theirs["probability"], float), atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_million_rows_and_one_are_labelled_with_a_small_report(tmp_path):
+    n, random = 1_000_001, np.random.default_rng(0)
+    truth = np.arange(n) % 3
+    (tmp_path / "data").mkdir()
+    for number, rows in enumerate(np.array_split(np.arange(n), 8)):
+        values = 4 * np.eye(3, 4, dtype=np.float32)[truth[rows]] + random.standard_normal((len(rows), 4), np.float32)
+        given = ["abc"[truth[i]] if i < 30 else None for i in rows]
+        column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(values.reshape(-1)), 4)
+        table = pyarrow.table({"embedding": column, "label": pyarrow.array(given, pyarrow.string())})
+        parquet.write_table(table, tmp_path / "data" / f"{number}.parquet")
+    done = label(tmp_path / "data", LabelOptions(unknown=False), out=tmp_path / "a")
+    assert (done.labels == truth).mean() > 0.9
+    assert [path.name for path in sorted((tmp_path / "a" / "labels-parquet").iterdir())] == [
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+    ours, theirs = read_results(tmp_path / "a")
+    assert ours["label"] == theirs["label"]
+    assert len(ours["label"]) == n
+    assert (tmp_path / "a" / "report.html").stat().st_size < 1_000_000
 
 
 def test_labels_come_from_a_table_by_name_or_number(tmp_path):
