@@ -1,14 +1,15 @@
 """What Ray adds to the time of embedding and of propagation, and how much of a layer is the reduction.
 
-    python benchmarks/cluster.py embedding [--pictures 5000] [--side 224]
-    python benchmarks/cluster.py propagation [--rows 1000000] [--dim 640] [--parts 32] [--classes 100] [--layers 10]
+    python benchmarks/cluster.py embedding [--pictures 5000] [--side 224] [--rounds 5]
+    python benchmarks/cluster.py propagation [--rows 1000000] [--dim 640] [--parts 32] [--layers 10] [--rounds 2]
     python benchmarks/cluster.py reduction [--dim 640] [--classes 100]
     python benchmarks/cluster.py killed [--parts 32]
 
 embedding: two Ray workers (`remp embed --engine ray`) against two processes that torchrun starts (`remp label`'s way of
-embedding), the same pictures, start-up aside: the clock starts when both workers have embedded a first block.
-propagation: two Ray workers against one process with two threads, on the same Parquet files, in turns, two rounds; the
-better of the two counts. Some rows go before, so that all workers are up. Results are compared bit for bit.
+embedding), start-up aside: the clock starts when both sides have embedded some pictures. All pictures are shared out
+over the rounds, and both sides take turns, so that other work on the machine meets both.
+propagation: two Ray workers against one process with two threads, on the same Parquet files. Some rows go before, so
+that all workers are up. Results are compared bit for bit. Both take turns, all layers in each round; the best counts.
 reduction: from the last block's sums being ready to the sums of the layer, for as many blocks as workers, through Ray's
 object store, beside what a worker needs for its rows; 100 million rows in all.
 killed: a layer of parts that take half a second each, without and with one of the two workers killed in the middle.
@@ -46,6 +47,7 @@ def start_ray() -> None:
         object_store_memory=size,
         include_dashboard=False,
         log_to_driver=False,
+        logging_level="ERROR",
         _system_config=rank,
     )
 
@@ -85,7 +87,7 @@ from remp.rows import current_shard
 folder, side = Path(sys.argv[1]), int(sys.argv[2])
 shard, embedder = current_shard(), find_embedder(side=side)
 names = sorted(path.name for path in folder.iterdir())
-warm = make_task(names[:64], [None] * 64, folder=folder)
+warm = make_task(names[:32], [None] * 32, folder=folder)
 embed_pictures(warm, embedder, Path(sys.argv[3]) / "warm", shard=shard)
 started, work = time.perf_counter(), time.process_time()
 embed_pictures(make_task(names, [None] * len(names), folder=folder), embedder, Path(sys.argv[3]) / "all", shard=shard)
@@ -98,17 +100,18 @@ if shard.rank == 0:
 
 def torchrun_seconds(folder: Path, side: int, work: Path) -> tuple[float, float]:
     """Time, and seconds of the processor."""
+    work.mkdir()
     (work / "child.py").write_text(TORCHRUN)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*launcher, str(work / "child.py"), str(folder), str(side), str(work)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
     seconds, worked = map(float, done.stdout.split()[-2:])
     return seconds, worked
 
 
-def ray_seconds(folder: Path, side: int, work: Path, n: int) -> tuple[float, float]:
-    """Time, and seconds of the processor."""
+def start_workers(folder: Path, side: int, work: Path) -> None:
+    """Ray, with two workers that have the network."""
     from remp.engine.embed import embed
     from remp.engine.ray import RayEngine
 
@@ -117,23 +120,49 @@ def ray_seconds(folder: Path, side: int, work: Path, n: int) -> tuple[float, flo
     few.mkdir()
     for path in sorted(folder.iterdir())[:64]:
         (few / path.name).symlink_to(path)
-    embed(few, work / "warm-ray", side=side, block=4, engine=RayEngine())  # both workers are up, with the network
+    embed(few, work / "warm", side=side, block=4, engine=RayEngine())
+
+
+def ray_seconds(folder: Path, side: int, work: Path) -> tuple[float, float]:
+    """Time, and seconds of the processor."""
+    from remp.engine.embed import embed
+    from remp.engine.ray import RayEngine
+
+    n = len(list(folder.iterdir()))
     started, worked = time.perf_counter(), processor_seconds()
-    done = embed(folder, work / "ray", side=side, block=min(256, max(1, n // 8)), engine=RayEngine())
+    done = embed(folder, work, side=side, block=min(256, max(1, n // 8)), engine=RayEngine())
     assert done.n == n
     return time.perf_counter() - started, processor_seconds() - worked
 
 
 def embedding(settings: argparse.Namespace, work: Path) -> None:
-    photos = (settings.work or work) / "photos"
+    photos = (settings.work or work) / f"photos-{settings.pictures}"
     write_photos(photos, settings.pictures)
     if settings.only:
         return
-    theirs = torchrun_seconds(photos, settings.side, work)
-    ours = ray_seconds(photos, settings.side, work, settings.pictures)
-    print("| pictures | side | | two torchrun processes | two Ray workers | ratio |\n" + 6 * "|---" + "|")
-    for what, one, other in zip(("time, s", "processors, s"), theirs, ours, strict=True):
-        print(f"| {settings.pictures} | {settings.side} | {what} | {one:.1f} | {other:.1f} | {other / one:.2f} |")
+    start_workers(photos, settings.side, work)
+    sides = {"two torchrun processes": torchrun_seconds, "two Ray workers": ray_seconds}
+    seconds = {name: list[tuple[float, float]]() for name in sides}
+    for number, some in enumerate(np.array_split(sorted(photos.iterdir()), settings.rounds)):
+        share = work / f"share {number}"
+        share.mkdir()
+        for path in some:
+            (share / path.name).symlink_to(path)
+        for name, run in list(sides.items())[:: 1 if number % 2 else -1]:
+            seconds[name].append(run(share, settings.side, work / f"{name} {number}"))
+            print(f"{name}: %.1f s, of the processors %.1f s" % seconds[name][-1], file=sys.stderr, flush=True)
+    print(
+        "| pictures | rounds | | two torchrun processes | two Ray workers | ratio | ratios of the rounds |\n"
+        + 7 * "|---"
+        + "|"
+    )
+    for what, at in (("time, s", 0), ("processors, s", 1)):
+        one, other = ([times[at] for times in seconds[name]] for name in sides)
+        ratios = ", ".join(f"{theirs / ours:.2f}" for ours, theirs in zip(one, other, strict=True))
+        print(
+            f"| {settings.pictures} | {settings.rounds} | {what} | {sum(one):.1f} | {sum(other):.1f} | "
+            f"{sum(other) / sum(one):.2f} | {ratios} |"
+        )
 
 
 # Propagation
@@ -177,7 +206,7 @@ def propagation(settings: argparse.Namespace, work: Path) -> None:
     seconds, results = {name: list[tuple[float, float]]() for name in shards}, {}
     for shard in shards.values():
         propagate(few, few_labels, settings.classes, Propagation(layers=1), shard=shard)  # all workers are up
-    for name, shard in 2 * list(shards.items()):
+    for name, shard in settings.rounds * list(shards.items()):
         started, worked = time.perf_counter(), processor_seconds()
         results[name] = propagate(rows, labels, settings.classes, layers, shard=shard).prototypes
         seconds[name].append((time.perf_counter() - started, processor_seconds() - worked))
@@ -320,6 +349,7 @@ def main() -> None:
     parts = {"embedding": embedding, "propagation": propagation, "reduction": reduction, "killed": killed}
     parser.add_argument("what", choices=parts)
     sizes = {"pictures": 5000, "side": 224, "rows": 1_000_000, "dim": 640, "parts": 32, "classes": 100, "layers": 10}
+    sizes["rounds"] = 2
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--work", type=Path, help="folder for pictures and parts that are to be kept")
