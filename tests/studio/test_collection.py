@@ -11,7 +11,7 @@ from remp.errors import DataError
 from remp.label_files import label
 from remp.labelling.options import LabelOptions
 from remp.labelling.outcome import STATUSES
-from remp.studio.collection import Embedding, Labels, find_all, next_items, open_collection, predict
+from remp.studio.collection import Embedding, Labels, find_all, next_items, open_collection, predict, predict_soon
 from studio_cases import numbers_of, session_of, started, write_collection
 
 
@@ -42,6 +42,26 @@ def test_the_same_labels_give_the_same_answer_as_remp_label(folder, tmp_path):
     alone = predict(session.task, session.features, Labels(state.labels, state.classes)).labelling.estimate
     assert alone.accuracy == pytest.approx(theirs.estimate.accuracy, abs=1e-5)
     assert alone.low == pytest.approx(theirs.estimate.low, abs=1e-5)
+
+
+def test_the_quick_answer_has_the_classes_of_the_whole_one(folder):
+    session = started(folder)
+    for colour in ("red", "green", "blue"):
+        session.act({"do": "label", "items": numbers_of(session, colour)[:3], "class": colour})
+    last = session.wait().prediction
+    session.act({"do": "label", "items": numbers_of(session, "green")[5:8], "class": "green"})
+    session.act({"do": "clear", "items": numbers_of(session, "red")[:1]})
+    session.act({"do": "unknown", "items": numbers_of(session, "blue")[9:10]})
+    given = Labels(session.state.labels, session.state.classes)
+    whole = predict(session.task, session.features, given)
+    soon = predict_soon(session.task, session.features, given, last)
+    assert whole.labelling.fitted.model.evidence == last.labelling.fitted.model.evidence
+    np.testing.assert_array_equal(soon.best, whole.best)
+    is_given = STATUSES.index("given")
+    np.testing.assert_array_equal(soon.status == is_given, whole.status == is_given)
+    assert soon.status[numbers_of(session, "blue")[9]] == STATUSES.index("unknown")
+    fewer = Labels(np.where(given.labels == 0, -1, given.labels), given.classes)
+    assert predict_soon(session.task, session.features, fewer, last) is None
 
 
 def test_a_mark_of_a_person_goes_before_a_prediction(folder):

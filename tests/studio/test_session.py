@@ -149,6 +149,21 @@ def test_a_dismissed_finding_stays_away_until_that_is_undone(folder):
     assert shown[0]["key"] in [one["key"] for one in describe(session)["findings"]]
 
 
+def test_slow_predictions_are_shown_before_they_are_judged_and_end_the_same(folder, monkeypatch):
+    monkeypatch.setattr("remp.studio.session._LONG", -1.0)
+    session, seen = started(folder), []
+    label(session, "red", 3)
+    label(session, "blue", 3)
+    session.wait()
+    session.listen(lambda: seen.append((session.insight.version, session.insight.of)))
+    session.act({"do": "label", "items": numbers_of(session, "red")[3:6], "class": "red"})
+    insight, version = session.wait(), session.state.version
+    assert (-1, version) in seen
+    assert insight.version == insight.of == version
+    assert insight.seconds["soon"] < insight.seconds["predict"]
+    np.testing.assert_array_equal(insight.prediction.best, session.final().best)
+
+
 def test_listeners_hear_of_changes_until_they_leave(folder):
     session, heard = session_of(folder), []
     end = session.listen(lambda: heard.append(session.state.version))

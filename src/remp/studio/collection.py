@@ -11,6 +11,7 @@ import torch
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
+from remp.labelling.decision import decide
 from remp.labelling.embedding.embed import EmbeddingRun
 from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling
 from remp.labelling.pipeline import label_rows
@@ -19,7 +20,8 @@ from remp.labelling.quality.findings import duplicates, equal_groups, near_group
 from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
-from remp.propagation.adaptive import Adaptive, without_root_of_signed
+from remp.propagation.adaptive import Adapted, Adaptive, without_root_of_signed
+from remp.propagation.held_out import learn
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.classes import StudioClass
@@ -172,14 +174,49 @@ def predict(task: LabellingTask, features: Features, given: Labels) -> Predictio
     marked = given.labels[features.items] == UNKNOWN
     status = np.where(marked, STATUSES.index("unknown"), labelling.status).astype(labelling.status.dtype)
     labelling = replace(labelling, status=status, labels=np.where(marked, -1, labelling.labels))
-    n = len(task.names)
+    return _of_all(len(task.names), features, numbers, labelling)
+
+
+def predict_soon(task: LabellingTask, features: Features, given: Labels, last: Prediction) -> Prediction | None:
+    """The classes by the same rule, before labels are hidden to see how sure they are: probabilities and what resembles
+    no class are by what the last prediction learned of that. None if the last one had other classes or items.
+
+    The classes are those of `predict`, unless the hidden labels then choose other evidence than the last time.
+    """
+    made, numbers = given.task(task, features)
+    before = last.labelling
+    fitted = before.fitted
+    if fitted is None or made.class_names != before.task.class_names or len(made.names) != len(before.task.names):
+        return None
+    rows = ArrayRows(features.values)
+    model = learn(rows, made.labels, len(numbers), _SETTINGS)
+    if isinstance(model, Adapted) and isinstance(fitted.model, Adapted):
+        model = replace(model, evidence=fitted.model.evidence, surroundings=None)
+    decision = decide(replace(fitted, model=model), rows, made.labels, Shard())
+    assert decision is not None  # None is for the other processes of several
+    status = np.where(before.status == STATUSES.index("given"), STATUSES.index("labelled"), before.status)
+    status[made.is_labelled] = STATUSES.index("given")
+    status[given.labels[features.items] == UNKNOWN] = STATUSES.index("unknown")
+    soon = replace(
+        before,
+        best=decision.best,
+        runner_up=decision.runner_up,
+        probability=decision.probability,
+        margin=decision.margin,
+        status=status.astype(before.status.dtype),
+    )
+    return _of_all(len(task.names), features, numbers, soon)
+
+
+def _of_all(n: int, features: Features, numbers: np.ndarray, labelling: Labelling) -> Prediction:
+    """A labelling of the embedded items as a prediction of all n. numbers: (N,) of its classes in the studio."""
     named = np.append(numbers, -1)  # -1 at -1
     return Prediction(
         best=_spread(named[labelling.best], features.items, n, -1),
         runner_up=_spread(named[labelling.runner_up], features.items, n, -1),
         probability=_spread(labelling.probability, features.items, n, 0),
         margin=_spread(labelling.margin, features.items, n, 0),
-        status=_spread(status, features.items, n, STATUSES.index("uncertain")),
+        status=_spread(labelling.status, features.items, n, STATUSES.index("uncertain")),
         labelling=labelling,
         class_numbers=numbers,
     )

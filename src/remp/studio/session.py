@@ -15,7 +15,7 @@ from remp.labelling.outcome import Advice, Finding
 from remp.labelling.tasks.task import LabellingTask
 from remp.studio.actions import Action, apply, with_names, with_numbers
 from remp.studio.checks import Check, Judged, checks_of, judge, propose
-from remp.studio.collection import Embedding, Features, Labels, Prediction, find_all, predict
+from remp.studio.collection import Embedding, Features, Labels, Prediction, find_all, predict, predict_soon
 from remp.studio.gain import Gain, Point, expected_gain
 from remp.studio.groups import Group, find_groups
 from remp.studio.journal import Journal
@@ -23,6 +23,7 @@ from remp.studio.plane import lay_out, quick_plane
 from remp.studio.state import NONE, StudioState
 
 BATCH = 24  # pictures that are proposed at once
+_LONG = 0.2  # seconds: if a prediction takes longer, the classes are shown before it is known how sure they are
 _LEFT_OVER = 6  # a batch stays until no more than this many of it have no label: it shall not change under one's hands
 
 
@@ -187,9 +188,15 @@ class Session:
                 groups, self._n_grouped = tuple(find_groups(features.values, features.items)), len(features.items)
             self._publish(features, Insight(version, groups=groups))
             return
+        before, seconds = self.insight, dict[str, float]()
+        if before.prediction is not None and before.seconds.get("predict", 0.0) > _LONG:
+            soon = predict_soon(self.task, features, given, before.prediction)
+            if soon is not None:
+                seconds["soon"] = time.perf_counter() - started
+                self._publish(features, replace(before, version=-1, prediction=soon, of=version))
         judged = judge(predict(self.task, features, given), given.labels, self.task.labels, checks)
-        prediction, before = judged.prediction, self.insight
-        seconds = {"predict": time.perf_counter() - started}
+        prediction = judged.prediction
+        seconds["predict"] = time.perf_counter() - started
         first = Insight(
             -1, prediction, before.label_next, before.findings, before.gain, before.groups, seconds, version
         )
