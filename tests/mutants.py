@@ -55,6 +55,8 @@ EQUIVALENT: set[tuple[str, str, str]] = {
         "-2  ->  +2",
     ),
     ("layer", "return (positions @ matrix.transpose(-1, -2)).transpose(-1, -2).flatten(-2)", "-2  ->  +2"),
+    # a shortcut: the formula below gives 1, too
+    ("layer", "if share == 0:", "0  ->  1"),
     # of two dimensions, the last is number 1
     (
         "propagation",

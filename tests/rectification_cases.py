@@ -37,13 +37,15 @@ SWITCHES = [
     )
 ]
 SWITCHES += [replace(SWITCHES[0], label_share=0.7), replace(SWITCHES[1], label_share=0.3, row_norm="signed")]
+SWITCHES += [replace(SWITCHES[0], step=0.4), replace(SWITCHES[1], step=0.4)]
 
 
 def name(settings: Rectification) -> str:
     """A short id of a case."""
     kind = "residual" if settings.residual else "replaced"
     share = f"-{settings.label_share}" if settings.label_share else ""
-    return f"{settings.repulsion}-{settings.row_norm}-{settings.similarity}-{kind}{share}"
+    step = f"-step {settings.step}" if settings.step != 1 else ""
+    return f"{settings.repulsion}-{settings.row_norm}-{settings.similarity}-{kind}{share}{step}"
 
 
 SHAPES = {

@@ -145,7 +145,8 @@ def _processor_seconds(process: int | None) -> float:
 
 def _try_all(pipe: Connection, reader: str, seed: int, start: int, stop: int) -> None:
     warnings.simplefilter("ignore")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what C libraries say of damaged files
+    for stream in (1, 2):  # what C libraries and bars of progress say of damaged files
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     torch.set_num_threads(1)
     fuzzer = Fuzzer(reader, seed)
     pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -67,6 +67,20 @@ def test_every_shape_equals_the_equations(shape, step):
         assert_equals_the_paper(*episode(**shape), settings, matrix())
 
 
+def test_one_label_in_all_has_its_share_too():
+    settings = Rectification(layers=2, residual=False, scale=0.3, label_share=0.7)
+    assert_equals_the_paper(*episode(shots=(1,), n_query=4), settings)
+
+
+def test_a_map_with_as_many_channels_as_there_are_classes_is_a_map_nevertheless():
+    """A small matrix is the large one that does the same at each of two positions."""
+    support, labels, query = episode(shots=(1, 2), dim=4)
+    settings, small = Rectification(layers=2, scale=0.3), matrix(2)
+    ours = rectify(support, labels, query, 2, settings, projection=small)
+    large = rectify(support, labels, query, 2, settings, projection=torch.kron(small, torch.eye(2, dtype=small.dtype)))
+    torch.testing.assert_close(ours.prototypes, large.prototypes)
+
+
 def test_ten_layers_and_float32_equal_the_equations_closely():
     support, labels, query = episode(dtype=torch.float32)
     settings = Rectification(layers=10, residual=False, scale=2.0)
