@@ -91,8 +91,9 @@ def propagate(
 ) -> Propagated:
     """Refine the class prototypes of the labelled rows with all the others, in memory for one chunk of rows.
 
-    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
-    others pass over the rest. Exactly `rectify` on the transformed rows, at any number of them.
+    rows: also those of a Parquet dataset of many files (`remp.rows.dataset.parquet_dataset`), or a materialised Ray
+    dataset. labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the
+    rows, if others pass over the rest. Exactly `rectify` on the transformed rows, at any number of them.
     """
     rows = as_rows(rows)
     labels = checked_labels(rows, labels, n_classes)
