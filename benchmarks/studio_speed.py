@@ -147,16 +147,20 @@ TIMED = """async (action) => { const started = performance.now();
     ? done() : setTimeout(look, 5); look(); });
   is_over = true;
   return [performance.now() - started, Math.max(0, ...clicks)]; }"""
-# A row is blank while a picture in sight is not there; every 150th frame leaps somewhere else.
+# A row is blank while a picture in sight is not there, until it comes or is out of sight; every 150th frame leaps
+# somewhere else.
 SCROLL = """async () => { const grid = document.getElementById('grid'), waiting = new Map();
   let worst = 0, step = 0; const end = performance.now() + 12000;
   await new Promise((done) => { const frame = () => {
     const now = performance.now(), box = grid.getBoundingClientRect();
-    for (const image of grid.querySelectorAll('.tile img')) { const at = image.getBoundingClientRect();
-      if (at.bottom < box.top || at.top > box.bottom) { waiting.delete(image); continue; }
+    const in_sight = new Set();
+    for (const image of grid.querySelectorAll('.tile img')) { const at = image.getBoundingClientRect(), of = image.src;
+      if (at.bottom < box.top || at.top > box.bottom) continue;
+      in_sight.add(of);
       if (image.complete && image.naturalWidth) {
-        if (waiting.has(image)) { worst = Math.max(worst, now - waiting.get(image)); waiting.delete(image); }
-      } else if (!waiting.has(image)) waiting.set(image, now); }
+        if (waiting.has(of)) { worst = Math.max(worst, now - waiting.get(of)); waiting.delete(of); }
+      } else if (!waiting.has(of)) waiting.set(of, now); }
+    for (const [of, since] of waiting) if (!in_sight.has(of)) { worst = Math.max(worst, now - since); waiting.delete(of); }
     step++;
     if (step % 150 === 0) grid.scrollTop = (grid.scrollHeight * ((step * 37) % 1000)) / 1000;
     else grid.scrollTop += 60;
