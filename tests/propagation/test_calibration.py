@@ -140,3 +140,45 @@ def test_three_held_out_labels_a_class_are_needed_to_leave_a_part_out(m, evidenc
     plain = torch.tensor([[4.0, 0.0]]).repeat(m, 1)
     held = HeldOut(np.arange(m), np.zeros(m, int), -plain, plain, -plain, np.ones(m), torch.ones(m, 2))
     assert best_evidence(held) == evidence
+
+
+def test_two_labels_are_judged_by_what_one_was_worth():
+    held, two = drawn(12, 1.0), np.full(5, 2)
+    posterior, prior = calibrate(MODEL, held, two), calibrate(MODEL, drawn(0, 1.0), two)
+    expected = prior.weights.copy()
+    for number, sharpness in enumerate(prior.sharpness / 0.9 / np.exp(FALL * (1 - 1 / np.sqrt(2)))):
+        for row, label in zip(held.scores.double().numpy(), held.labels, strict=True):
+            own = np.exp(sharpness * row[label]) / np.exp(sharpness * row).sum()
+            expected[number] *= (0.92 * own + 0.08 / 5) ** 0.5
+    np.testing.assert_allclose(posterior.weights, expected / expected.sum(), rtol=1e-6, atol=1e-12)
+
+
+def test_weak_logits_are_better_than_none_at_their_own_temperature():
+    held = drawn(400, 0.3)
+    assert best_evidence(replace(held, plain=torch.zeros(400, 5), graph=torch.zeros(400, 5))) == "all"
+
+
+SURE = 1 + 1e-3
+ALIKE, ONE_OF_SIX = [0.5] * 6, [SURE, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3]
+
+
+@pytest.mark.parametrize(
+    ("regression", "graph", "evidence"),
+    [
+        (ALIKE, [0.0] * 6, "regression"),
+        ([0.0] * 6, ALIKE, "graph"),
+        (ALIKE, ALIKE, "regression"),
+        ([0.1] * 6, [0.2] * 6, "graph"),
+        # one row of six gains 1: that is one standard error of the sum, to the last digit; a little more decides
+        (ONE_OF_SIX, [0.0] * 6, "regression"),
+        ([1.0, -1e-3, 0, 0, 0, 0], [0.0] * 6, "all"),
+        ([2.0, -1.0, 0, 0, 0, 0], [0.0] * 6, "all"),
+    ],
+)
+def test_a_part_alone_has_to_gain_more_than_a_standard_error(monkeypatch, regression, graph, evidence):
+    """Gains of the logarithms of six held-out labels of two classes, given by hand."""
+    gains = {0.0: np.zeros(6), 1.0: np.array(regression), 2.0: np.array(graph)}
+    monkeypatch.setattr(calibration, "_best_logs", lambda scores, labels, sharpness: gains[float(scores[0, 0])])
+    scores, plain, spread = (torch.full((6, 2), float(number)) for number in range(3))
+    held = HeldOut(np.arange(6), np.zeros(6, int), scores, plain, spread, np.ones(6), torch.ones(6, 2))
+    assert best_evidence(held) == evidence

@@ -71,7 +71,7 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
 def best_evidence(held_out: HeldOut) -> Literal["all", "regression", "graph"]:
     """What the held-out labels are likeliest by, each at its best temperature: all logits together, unless the
     regression or the graph alone is clearly better."""
-    if len(held_out) < max(2, _LEAST_HELD_OUT * held_out.scores.shape[1]):
+    if len(held_out) < _LEAST_HELD_OUT * held_out.scores.shape[1]:
         return "all"
     sharpness = np.exp(np.linspace(-4, 4, 81))
     together = _best_logs(held_out.scores, held_out.labels, sharpness)

@@ -103,3 +103,28 @@ def test_at_one_temperature_the_upper_end_is_that_of_a_normal_distribution(n_sho
         for part, probability in ((0.0, 0.4), (0.05, 0.2), (0.1, 0.2), (0.15, 0.2))
     )
     assert estimate.low == pytest.approx(np.interp(0.05, below, points), abs=1e-3)
+
+
+def held_out(scores, labels):
+    scores = torch.tensor(scores)
+    m = len(scores)
+    return HeldOut(np.arange(m), np.array(labels), scores, scores, scores, np.ones(m), torch.ones(m, 2))
+
+
+def test_the_basis_counts_hidden_labels_that_were_found_again():
+    held = held_out([[2.0, 1.0], [2.0, 1.0], [0.0, 3.0], [5.0, 4.0]], [0, 1, 1, 0])
+    estimate = estimate_accuracy(prior(2), torch.zeros(9, 2), 9, held, np.full(2, 3))
+    assert estimate.basis.startswith("3 of 4 labelled items were right")
+    assert estimate.is_checked
+
+
+def test_one_hidden_label_is_a_check_and_none_is_not():
+    one = estimate_accuracy(prior(2), torch.zeros(9, 2), 9, held_out([[2.0, 1.0]], [0]), np.array([2, 1]))
+    none = estimate_accuracy(prior(2), torch.zeros(9, 2), 9, nothing_held_out(2), np.ones(2))
+    assert (one.is_checked, none.is_checked) == (True, False)
+
+
+def test_no_accuracy_is_above_one():
+    sure = torch.tensor([[0.0, -1e3]]).expand(20, 2)
+    estimate = estimate_accuracy(prior(2), sure, 20, nothing_held_out(2), np.ones(2))
+    assert estimate.accuracy <= estimate.high <= 1
