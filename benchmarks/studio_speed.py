@@ -160,7 +160,8 @@ SCROLL = """async () => { const grid = document.getElementById('grid'), waiting 
       if (image.complete && image.naturalWidth) {
         if (waiting.has(of)) { worst = Math.max(worst, now - waiting.get(of)); waiting.delete(of); }
       } else if (!waiting.has(of)) waiting.set(of, now); }
-    for (const [of, since] of waiting) if (!in_sight.has(of)) { worst = Math.max(worst, now - since); waiting.delete(of); }
+    for (const [of, since] of waiting)
+      if (!in_sight.has(of)) { worst = Math.max(worst, now - since); waiting.delete(of); }
     step++;
     if (step % 150 === 0) grid.scrollTop = (grid.scrollHeight * ((step * 37) % 1000)) / 1000;
     else grid.scrollTop += 60;
