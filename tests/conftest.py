@@ -1,5 +1,6 @@
 """Tiny images and settings that the tests of training and evaluation share."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,11 @@ import torch
 from hypothesis import settings
 
 from remp.datasets.base import ImageSet, write_prepared
+
+# A shell starts what it puts in the background with Ctrl-C switched off, and so would be the commands that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 settings.register_profile("the same examples in every run", derandomize=True)
 settings.load_profile("the same examples in every run")
