@@ -1,5 +1,6 @@
 """Pictures become a Parquet dataset of embeddings, in parts: wherever they lie, however a run ends."""
 
+import contextlib
 import csv
 import errno
 import gzip
@@ -274,6 +275,8 @@ def stop_in_the_middle_and_go_on(tmp_path, how, engine):
     while len(contents(tmp_path / "out")) < 3 and run.poll() is None and time.monotonic() < until:
         time.sleep(0.02)
     os.killpg(run.pid, how)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        run.wait(2)  # the signal is to be seen before the pictures that it waits for are released
     (tmp_path / "go on").touch()
     _, said = run.communicate(timeout=300)
     assert run.returncode == (130 if how == signal.SIGINT else -how), said
