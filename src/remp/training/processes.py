@@ -1,5 +1,6 @@
 """Devices and processes for training: a thin layer over lightning-fabric."""
 
+import atexit
 import os
 import subprocess
 import sys
@@ -73,6 +74,8 @@ class Processes:
         if self._fabric.device.type == "cpu":
             _check_precision_of_cpu(precision)
         self._fabric.launch()
+        if self.count > 1:
+            atexit.register(_leave)
         self.rank: int = self._fabric.global_rank
         self.device: torch.device = self._fabric.device
 
@@ -152,3 +155,9 @@ def _flat(tensors: list[Tensor]) -> Tensor:
 def _fill(buffers: list[Tensor], values: Tensor) -> None:
     for buffer, part in zip(buffers, values.split([b.numel() for b in buffers]), strict=True):
         buffer.copy_(part.view_as(buffer))
+
+
+def _leave() -> None:
+    """Leave the other processes: threads of a group that are alive when the process ends can abort it."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
