@@ -53,14 +53,20 @@ def bounded(
         os.close(reader)
 
 
-def _outcome(child: int, reader: int, seconds: float, mebibytes: float) -> Outcome:
-    end, content = time.monotonic() + _WAITING * seconds, b""
+def told_by(child: int, reader: int, end: float) -> bytes:
+    """All that a child writes to its pipe; it is killed if it has not ended at `end` of the monotonic clock."""
+    content = b""
     while (left := end - time.monotonic()) > 0 and select.select([reader], [], [], left)[0]:
         if not (part := os.read(reader, 2**16)):
-            break
+            return content
         content += part
-    else:
-        os.kill(child, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
+    return content
+
+
+def _outcome(child: int, reader: int, seconds: float, mebibytes: float) -> Outcome:
+    end = time.monotonic() + _WAITING * seconds
+    content = told_by(child, reader, end)
     _, status, usage = os.wait4(child, 0)
     taken = usage.ru_utime + usage.ru_stime
     if not content:

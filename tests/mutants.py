@@ -16,8 +16,6 @@ import math
 import os
 import random
 import resource
-import select
-import signal
 import sys
 import tempfile
 import time
@@ -25,6 +23,8 @@ import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from bounds import told_by
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "remp"
@@ -241,13 +241,7 @@ class Module:
             os.close(reader)
             self._serve(source, items, writer)
         os.close(writer)
-        content, end = b"", time.monotonic() + _PATIENCE * self._seconds
-        while (left := end - time.monotonic()) > 0 and select.select([reader], [], [], left)[0]:
-            if not (part := os.read(reader, 2**16)):
-                break
-            content += part
-        else:
-            os.kill(child, signal.SIGKILL)
+        content = told_by(child, reader, time.monotonic() + _PATIENCE * self._seconds)
         os.close(reader)
         os.waitpid(child, 0)
         return json.loads(content) if content else None
