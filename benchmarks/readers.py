@@ -153,8 +153,7 @@ def _readers(folder: Path) -> dict[str, Callable[[], object]]:
     from remp.datasets.decode import decode
     from remp.datasets.safe_pickle import as_text, load_pickle
     from remp.episodes.files import load_episodes
-    from remp.labelling.embedding.cache import EmbeddingCache, KnownFiles, identity
-    from remp.labelling.embedding.record_files import digest
+    from remp.labelling.embedding.cache import EmbeddingCache, KnownFiles, digest, identity
     from remp.labelling.tasks.embeddings import _open_array
     from remp.labelling.tasks.label_table import read_label_table
     from remp.models import load

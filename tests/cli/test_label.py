@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import remp
 from embedding_cases import mean_colour_embedder
-from remp import cli, label_files, label_new
+from remp import cli, label_files, label_sources
 from remp.errors import RempError
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
@@ -30,8 +30,7 @@ def mean_colours(monkeypatch):
         found.append(mean_colour_embedder())
         return found[-1]
 
-    for module in (label_files, label_new):
-        monkeypatch.setattr(module, "find_embedder", find)
+    monkeypatch.setattr(label_sources, "find_embedder", find)
     return found
 
 

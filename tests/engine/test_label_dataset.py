@@ -11,8 +11,7 @@ from remp.engine.dataset import look_through
 from remp.engine.embed import embed
 from remp.engine.local import Threads
 from remp.errors import CheckpointError, ConfigError, DataError
-from remp.label_files import label
-from remp.label_new import label_new
+from remp.label_files import label, label_new
 from remp.labelling.options import LabelOptions
 from remp.system.places import place
 

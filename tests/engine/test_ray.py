@@ -21,8 +21,7 @@ from remp.engine.embed import embed
 from remp.engine.parts import EmbeddingParts
 from remp.engine.ray import RayEngine
 from remp.errors import DataError, OutputError
-from remp.label_files import label
-from remp.label_new import label_new
+from remp.label_files import label, label_new
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows, JoinedRows
 

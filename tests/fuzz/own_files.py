@@ -22,8 +22,7 @@ from remp.engine.local import Threads
 from remp.engine.parts import EmbeddingParts, Part
 from remp.engine.pictures import Block, FolderBlock
 from remp.export.labelled import read_results
-from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles
-from remp.labelling.embedding.record_files import digest
+from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles, digest
 from remp.labelling.output.result_folder import foreign_file, write_manifest
 from remp.labelling.output.tables import write_labels
 from remp.labelling.tasks.task import LabellingTask

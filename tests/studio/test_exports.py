@@ -11,7 +11,7 @@ from embedding_cases import SIDE, mean_colour_embedder
 from remp.cli import app
 from remp.errors import CheckpointError, ConfigError, DataError
 from remp.export import FORMATS
-from remp.label_new import label_new
+from remp.label_files import label_new
 from remp.propagation.saved import read_labelling
 from remp.studio.exports import export_session, filler, session_of_results
 from studio_cases import numbers_of, started, write_collection
@@ -120,7 +120,7 @@ def test_what_remp_label_wrote_becomes_a_classifier_without_a_journal(tmp_path, 
         asked.append((name, side))
         return mean_colour_embedder()
 
-    monkeypatch.setattr("remp.label_files.find_embedder", find)
+    monkeypatch.setattr("remp.label_sources.find_embedder", find)
     monkeypatch.setattr("remp.studio.exports.find_embedder", find)
     done = CliRunner().invoke(app, ["label", str(photos), "--backbone", "some", "--save", str(tmp_path / "saved")])
     assert done.exit_code == 0, done.output

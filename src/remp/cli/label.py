@@ -47,7 +47,7 @@ def label(
 ) -> None:
     """Label the rest of your pictures from a few examples. Your files are only read."""
     from remp.label_files import label as run
-    from remp.label_new import label_new
+    from remp.label_files import label_new
     from remp.labelling.options import LabelOptions
     from remp.labelling.outcome import Labelling
     from remp.report.label.summary import stages_line, summary

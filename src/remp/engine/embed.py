@@ -16,9 +16,8 @@ from remp.engine.local import Engine, Threads
 from remp.engine.parts import EmbeddingParts, Part
 from remp.engine.pictures import Block, Item, find_blocks, picture_bytes
 from remp.errors import ConfigError, DataError
-from remp.labelling.embedding.cache import EmbeddingCache
+from remp.labelling.embedding.cache import EmbeddingCache, digest
 from remp.labelling.embedding.pictures import picture_hash
-from remp.labelling.embedding.record_files import digest
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.system.files import home
 from remp.system.memory import keep_freed_memory

@@ -10,8 +10,8 @@ from typing import Any
 from remp.datasets.decode import UnreadablePicture
 from remp.datasets.raw import is_picture
 from remp.errors import DataError
+from remp.labelling.embedding.cache import digest
 from remp.labelling.embedding.pictures import read_file
-from remp.labelling.embedding.record_files import digest
 from remp.labelling.tasks.folder import find_pictures, is_hidden
 from remp.labelling.tasks.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
 from remp.rows.dataset import is_part

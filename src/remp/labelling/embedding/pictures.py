@@ -11,8 +11,7 @@ import numpy as np
 from PIL import Image
 
 from remp.datasets.decode import UnreadablePicture, centre_square
-from remp.labelling.embedding.cache import Identity, identity
-from remp.labelling.embedding.record_files import digest
+from remp.labelling.embedding.cache import Identity, digest, identity
 from remp.system.memory import Room
 
 MAX_BYTES = 2**29  # of a file; the largest photographs have a tenth of that

@@ -30,15 +30,10 @@ EMBEDDING_COLUMNS = ("embedding", "embeddings", "features", "vector")
 
 def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask, Rows]:
     """Items are rows, named by their number from 0, or by the id column of a Parquet file."""
-    rows: Rows
-    ids, given = None, None
-    if embeddings.suffix.casefold() == ".parquet":
-        rows, ids, given = read_parquet(embeddings)
-    else:
-        rows = _array_rows(embeddings)
+    rows, ids, given = _read(embeddings)
     if not len(rows):
         raise DataError(f"{embeddings} has no rows")
-    names = [str(number) for number in range(len(rows))] if ids is None else ids
+    names = _names(ids, rows)
     if labels is not None:
         return with_labels(names, labels, by_number=ids is None), rows
     if given is None:
@@ -48,13 +43,17 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask
 
 def unlabelled_rows(embeddings: Path) -> tuple[tuple[str, ...], Rows]:
     """The names and the rows of a file, whatever labels are in it."""
-    rows: Rows
-    ids = None
-    if embeddings.suffix.casefold() == ".parquet":
-        rows, ids, _ = read_parquet(embeddings)
-    else:
-        rows = _array_rows(embeddings)
-    return tuple(map(str, range(len(rows)))) if ids is None else tuple(ids), rows
+    rows, ids, _ = _read(embeddings)
+    return tuple(_names(ids, rows)), rows
+
+
+def _read(path: Path) -> tuple[Rows, list[str] | None, list[str | None] | None]:
+    """The rows, and their ids and labels if the file has some."""
+    return read_parquet(path) if path.suffix.casefold() == ".parquet" else (_array_rows(path), None, None)
+
+
+def _names(ids: list[str] | None, rows: Rows) -> list[str]:
+    return [str(number) for number in range(len(rows))] if ids is None else ids
 
 
 def _array_rows(path: Path) -> ArrayRows:

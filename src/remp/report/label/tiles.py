@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from remp.datasets.decode import UnreadablePicture, centre_square
-from remp.labelling.embedding.cache import identity
+from remp.labelling.embedding.cache import KEY, RecordFiles, digest, identity
 from remp.labelling.embedding.pictures import read_file
-from remp.labelling.embedding.record_files import KEY, RecordFiles, digest
 from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling, Status
 from remp.report.drawing import class_colour
 from remp.report.page import isolated, percent, short

@@ -7,7 +7,7 @@ import signal
 import numpy as np
 import pytest
 
-from remp.labelling.embedding.record_files import KEY, RecordFiles, digest
+from remp.labelling.embedding.cache import KEY, RecordFiles, digest
 
 resource = pytest.importorskip("resource")  # not on Windows
 KEYS = np.dtype([("key", KEY)])

@@ -1,0 +1,200 @@
+"""What is to be labelled, read: pictures, a file or a Parquet dataset of embeddings; with labels, or for a model."""
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from remp.backbones.embedding import Embedder
+from remp.engine.dataset import open_dataset, open_unlabelled
+from remp.engine.embed import embed
+from remp.engine.local import Engine, Threads
+from remp.errors import CheckpointError, ConfigError
+from remp.labelling.embedding.cache import digest
+from remp.labelling.embedding.embed import Stage, embed_pictures
+from remp.labelling.options import LabelOptions
+from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task, unlabelled_rows
+from remp.labelling.tasks.folder import find_pictures, folder_task
+from remp.labelling.tasks.listed import listed_task
+from remp.labelling.tasks.task import LabellingTask, checked
+from remp.models import find_embedder
+from remp.propagation.learned import Learned
+from remp.rows import ArrayRows, Rows, Shard
+from remp.rows.dataset import is_part
+from remp.system.files import home
+from remp.system.places import Place
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is to be labelled, with features. seconds: what reading and embedding took. hashes: of files and of
+    pictures, to find duplicates by. made_by: what made the features, for those who want to know later; nothing of
+    features that came ready-made."""
+
+    task: LabellingTask
+    rows: Rows
+    seconds: dict[str, float]
+    hashes: dict[str, Any] = field(default_factory=dict)
+    stages: dict[str, Stage] = field(default_factory=dict)
+    made_by: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A labelling that was saved to `path`; new items get their labels from it, whatever is said of labels beside them.
+    given: an embedder in place of the backbone that the model names."""
+
+    path: Path
+    learned: Learned
+    given: Embedder | None = None
+
+    def embedder(self) -> Embedder:
+        """The one that the features of the model were made with."""
+        name = self.learned.backbone
+        if self.given is None and name is None:
+            raise ConfigError(
+                f"{self.path} was learned from features of your own: give features made the same way, --embeddings FILE"
+            )
+        embedder = self.given or find_embedder(str(name), side=self.learned.side)
+        self.check_embedder(f"{name} that is installed here", embedder.hash)
+        return embedder
+
+    def check_embedder(self, what: str, embedder: str) -> None:
+        """Raise a CheckpointError if this hash of an embedder is not that of the model."""
+        if embedder != self.learned.embedder:
+            raise CheckpointError(
+                f"{self.path} was made with another backbone than the {what}: features would mean nothing"
+            )
+
+    def check_rows(self, rows: Rows, source: Path | Place) -> None:
+        """Raise a ConfigError if the rows are of another length than those that the model was learned from."""
+        if rows.dim != self.learned.examples.shape[1]:
+            needed = self.learned.examples.shape[1]
+            raise ConfigError(f"{source} has {rows.dim} numbers in a row, {self.path} was learned from {needed}")
+
+    def task(
+        self, names: tuple[str, ...], paths: tuple[Path, ...] = (), skipped: tuple[tuple[str, str], ...] = ()
+    ) -> LabellingTask:
+        """These items, none with a label, and the classes of the model."""
+        return LabellingTask(names, np.full(len(names), -1, np.int64), self.learned.classes, paths, skipped)
+
+
+def read_source(
+    source: str | Path,
+    options: LabelOptions,
+    *,
+    labels: Path | None = None,
+    model: SavedModel | None = None,
+    engine: Engine | None = None,
+    shard: Shard | None = None,
+) -> Found:
+    """Read what is to be labelled, and embed pictures. labels: a file of labels; without one, sub-folders or a column
+    say them. model: the labels come from there instead. engine: who computes, by default this process."""
+    path = local_name(source)
+    if is_dataset(source):
+        return _read_dataset(Place(str(source)), options, labels, model, engine or Threads())
+    if is_embeddings(path):
+        if engine is not None:
+            raise ConfigError(f"an engine takes a folder; {path} is one file: write it as a Parquet dataset of several")
+        return _read_embeddings(path, options, labels, model)
+    if engine is not None:
+        embedder = model.embedder() if model else _embedder(options)
+        key = digest(os.path.abspath(path).encode("utf-8", "surrogateescape"), embedder.hash.encode()).hex()
+        folder = embed(
+            path, home() / "datasets" / key, backbone=embedder, engine=engine
+        ).folder  # kept for the next run
+        return _read_dataset(folder, options, labels, model, engine)
+    return _read_pictures(path, options, labels, model, shard)
+
+
+def is_embeddings(source: Path) -> bool:
+    """Whether this is a file of embeddings rather than a folder of pictures."""
+    return source.suffix.casefold() in EMBEDDING_SUFFIXES and not source.is_dir()
+
+
+def is_dataset(source: str | Path) -> bool:
+    """Whether this is a folder of Parquet files; an address always is."""
+    if "://" in str(source):
+        return True
+    return Path(source).is_dir() and any(is_part(entry.name) for entry in Path(source).iterdir())
+
+
+def local_name(source: str | Path) -> Path:
+    """What results are named by: a path as it is, of an address the last part."""
+    return Path(Place(str(source)).name) if "://" in str(source) else Path(source)
+
+
+def _embedder(options: LabelOptions) -> Embedder:
+    backbone = options.backbone
+    return find_embedder(backbone, side=options.side) if isinstance(backbone, str) else backbone
+
+
+def _read_embeddings(source: Path, options: LabelOptions, labels: Path | None, model: SavedModel | None) -> Found:
+    if options.class_folders:
+        raise ConfigError(f"--{options.class_folders} is for pictures; {source} has embeddings")
+    started = time.perf_counter()
+    if model:
+        names, rows = unlabelled_rows(source)
+        model.check_rows(rows, source)
+        task = model.task(names)
+    else:
+        task, rows = embedding_task(source, labels)
+        task = checked(task, str(source), "give the label of some rows, and leave that of the others empty")
+    return Found(task, rows, {"read": time.perf_counter() - started})
+
+
+def _read_dataset(
+    folder: Place, options: LabelOptions, labels: Path | None, model: SavedModel | None, engine: Engine
+) -> Found:
+    started = time.perf_counter()
+    found = open_unlabelled(folder, model.learned.classes, engine) if model else open_dataset(folder, labels, engine)
+    if options.class_folders and not found.task.paths:
+        raise ConfigError(
+            f"--{options.class_folders} needs the pictures, and those of {folder} are not on this machine"
+        )
+    if model:
+        task = found.task
+        model.check_rows(found.rows, folder)
+        if found.made_by and model.learned.embedder:  # of other features, nobody knows what made them
+            backbone = f"{found.made_by['backbone']} at {found.made_by['side']} pixels of {folder}"
+            model.check_embedder(backbone, found.made_by["embedder"])
+    else:
+        task = checked(found.task, str(folder), "give the label of some rows with --labels, not of all")
+    seconds = {"read": time.perf_counter() - started}
+    return Found(task, engine.rows(found.rows), seconds, found.hashes, made_by=found.made_by)
+
+
+def _read_pictures(
+    source: Path, options: LabelOptions, labels: Path | None, model: SavedModel | None, shard: Shard | None
+) -> Found:
+    started = time.perf_counter()
+    if model:
+        embedder, tree = model.embedder(), find_pictures(source)
+        paths = tuple(source / name for name in tree.names)
+        task = model.task(tuple(tree.names), paths, tuple(tree.skipped))
+    else:
+        task, how = _picture_task(source, labels)
+        task, embedder = checked(task, str(source), how), _embedder(options)
+    read = time.perf_counter() - started
+    embedded = embed_pictures(task, embedder, shard=shard)
+    task = embedded.task if model else checked(embedded.task, str(source), how)
+    return Found(
+        task,
+        ArrayRows(embedded.values),
+        {"read": read, "embed": embedded.seconds},
+        {"content_hashes": embedded.content_hashes, "picture_hashes": embedded.picture_hashes},
+        embedded.stages,
+        {"backbone": embedder.name, "side": embedder.side, "embedder": embedder.hash},
+    )
+
+
+def _picture_task(source: Path, labels: Path | None) -> tuple[LabellingTask, str]:
+    """The task, and how one gives labels in it."""
+    if labels:
+        return listed_task(source, labels), f"give the label of some files in {labels}, not of all"
+    return folder_task(source), (
+        "put examples into sub-folders named by their class and the others loose or into unlabelled/, or give --labels"
+    )
