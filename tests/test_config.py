@@ -8,7 +8,7 @@ import yaml
 
 from bounds import bounded
 from remp.backbones import BACKBONES
-from remp.config import RunConfig, load_config, make_config, parse_overrides, settings_model
+from remp.config import RunConfig, load_config, make_config, settings_model
 from remp.errors import ConfigError
 from remp.methods import METHODS
 
@@ -118,31 +118,6 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
         load_config(tmp_path / "none.yaml")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(tmp_path)
-
-
-def test_flags_are_the_names_of_the_settings():
-    arguments = ["--alpha", "0.5", "--crop-area=[0.3, 1]", "--flip", "false", "--transform=none", "--n_way", "7"]
-    expected = {"alpha": 0.5, "crop_area": [0.3, 1], "flip": False, "transform": "none", "n_way": 7}
-    assert parse_overrides(arguments) == expected
-
-
-def test_exponents_and_negative_numbers_are_numbers():
-    config = make_config({"data": "toy", **parse_overrides(["--weight-decay", "1e-3", "--alpha", "-1e-2"])})
-    assert (config.weight_decay, config.method_settings["alpha"]) == (1e-3, -1e-2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["alpha", "1"], "got 'alpha'; settings are given as --name value"),
-        (["--alpha"], "--alpha needs a value"),
-        (["--alpha", "1", "--alpha=2"], "--alpha is given twice"),
-        (["--milestones", "[1,"], r"--milestones is '\[1,'; needed a value as in YAML"),
-    ],
-)
-def test_flags_that_are_none_are_refused(arguments, message):
-    with pytest.raises(ConfigError, match=message):
-        parse_overrides(arguments)
 
 
 def test_a_name_means_one_setting_only():

@@ -180,33 +180,6 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
         raise ConfigError(f"{error} (settings of {path}{also})") from error
 
 
-def parse_overrides(arguments: list[str]) -> dict[str, Any]:
-    """["--alpha", "0.5", "--crop-area=[0.3, 1]"] -> {"alpha": 0.5, "crop_area": [0.3, 1]}; values are read as YAML."""
-    overrides: dict[str, Any] = {}
-    rest = list(arguments)
-    while rest:
-        flag = rest.pop(0)
-        if not flag.startswith("--") or flag == "--":
-            raise ConfigError(f"got {flag!r}; settings are given as --name value, a file before them")
-        name, equals, value = flag[2:].partition("=")
-        if not equals:
-            if not rest:
-                raise ConfigError(f"--{name} needs a value: --{name} VALUE")
-            value = rest.pop(0)
-        setting = name.replace("-", "_")
-        if setting in overrides:
-            raise ConfigError(f"--{name} is given twice; a setting has one value")
-        overrides[setting] = _value(name, value)
-    return overrides
-
-
-def _value(name: str, text: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--{name} is {text!r}; needed a value as in YAML: 0.5, true, word, [0.3, 1]") from error
-
-
 @cache
 def settings_model(owner: type) -> type[BaseModel]:
     """A pydantic model of the keyword settings in the constructor of a method or backbone."""

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from remp import cli
 from remp.cli.options import file_and_settings
+from remp.config import make_config
 from remp.errors import CheckpointError, ConfigError, RempError
 
 
@@ -26,6 +27,32 @@ def test_a_value_is_not_taken_for_a_file():
     assert file_and_settings("--method", ["protonet"]) == (None, {"method": "protonet"})
     assert file_and_settings("--alpha", ["-1"]) == (None, {"alpha": -1})
     assert file_and_settings(None, []) == (None, {})
+
+
+def test_flags_are_the_names_of_the_settings():
+    arguments = ["--alpha", "0.5", "--crop-area=[0.3, 1]", "--flip", "false", "--transform=none", "--n_way", "7"]
+    expected = {"alpha": 0.5, "crop_area": [0.3, 1], "flip": False, "transform": "none", "n_way": 7}
+    assert file_and_settings(None, arguments) == (None, expected)
+
+
+def test_exponents_and_negative_numbers_are_numbers():
+    _, settings = file_and_settings(None, ["--weight-decay", "1e-3", "--alpha", "-1e-2"])
+    config = make_config({"data": "toy", **settings})
+    assert (config.weight_decay, config.method_settings["alpha"]) == (1e-3, -1e-2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["alpha", "1"], "got 'alpha' and '1'; needed one file, and settings as --name value"),
+        (["--alpha"], "--alpha needs a value"),
+        (["--alpha", "1", "--alpha=2"], "--alpha is given twice"),
+        (["--milestones", "[1,"], r"--milestones is '\[1,'; needed a value as in YAML"),
+    ],
+)
+def test_flags_that_are_none_are_refused(arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        file_and_settings(None, arguments)
 
 
 def test_two_files_and_a_flag_without_a_value_are_refused():

@@ -1,5 +1,6 @@
-"""`remp label`: label a few pictures, have the rest labelled."""
+"""`remp label`, `studio`, `embed` and `export`: label a few pictures, have the rest labelled, use the labels."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +9,9 @@ import typer
 
 from remp.cli.options import Address, EngineName, PictureBackbone, PictureSide, make_engine
 from remp.errors import ConfigError, Interrupted
+
+_SKIPPED_SHOWN = 10  # names of pictures
+_FORMATS = "folders, imagefolder, huggingface, labelstudio, fiftyone, labels, model"
 
 
 def label(
@@ -84,7 +88,7 @@ def label(
         written = sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
         speed = [stages_line(done.stages)] if done.stages else []
         saved = [f"{save}: the model; label new pictures with remp label NEW/ --model {save}"] if save else []
-        _say("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}", *saved]))
+        print("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}", *saved]))
 
 
 def _source(folder: str | None, embeddings: Path | None, backbone: str | int | None) -> str | Path:
@@ -95,7 +99,107 @@ def _source(folder: str | None, embeddings: Path | None, backbone: str | int | N
     return folder or embeddings or Path()
 
 
-def _say(text: str) -> None:
-    """Print, whatever the terminal can show: a character that it cannot becomes an escape."""
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+def studio(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Pictures: sub-folders are classes, if there are any. Only read.")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="A CSV file of labels: file,label.")] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Write 1,797 handwritten digits to FOLDER (digits-sample) and open them.")
+    ] = False,
+    backbone: PictureBackbone = None,
+    side: PictureSide = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; default FOLDER-labelled. The journal lies beside it.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port to listen at; by default a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    anyone: Annotated[
+        bool, typer.Option("--anyone", help="With --host: other machines may reach your pictures, unencrypted.")
+    ] = False,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+) -> None:
+    """Label pictures in the browser, from nothing to finished, on your own machine."""
+    from remp.studio.run import StudioOptions, run_studio
+    from remp.studio.sample import SIDE_FOR_NETWORK, write_sample
+
+    if sample:
+        folder, side = write_sample(folder or Path("digits-sample")), side or SIDE_FOR_NETWORK
+    if folder is None:
+        raise ConfigError("which pictures? Give a folder, or --sample to try it with handwritten digits")
+    chosen: dict[str, Any] = {} if backbone is None else {"backbone": backbone}
+    where: dict[str, Any] = {"port": port, "host": host, "anyone": anyone, "browser": browser}
+    run_studio(folder, StudioOptions(labels=labels, out=out, side=side, say=typer.echo, **where, **chosen))
+    sys.stdout.flush()
+    os._exit(0)  # threads may still compute; everything is written, and nobody waits for the rest
+
+
+def embed(
+    source: Annotated[
+        str, typer.Argument(help="A folder of pictures, or Parquet with a column image or path; s3:// and gs:// too.")
+    ],
+    out: Annotated[str, typer.Option(help="Folder for the dataset; that of a run that was stopped goes on.")],
+    backbone: PictureBackbone = None,
+    side: PictureSide = None,
+    block: Annotated[int, typer.Option(help="Pictures in a part.")] = 1024,
+    engine: EngineName = "local",
+    address: Address = None,
+) -> None:
+    """Embed pictures into a Parquet dataset, part by part. Run again, it goes on where it stopped."""
+    from remp.engine.embed import embed as run
+    from remp.models import DEFAULT_EMBEDDER
+
+    try:
+        chosen = backbone or DEFAULT_EMBEDDER
+        done = run(source, out, backbone=chosen, side=side, block=block, engine=make_engine(engine, address))
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            "stopped. The parts that are finished are kept; the same command goes on from there"
+        ) from error
+    new, rate = done.n - done.n_before, (done.n - done.n_before) / done.seconds
+    print(f"{done.folder}: {done.n} embeddings, {new} of them new ({rate:.1f} pictures/s)")
+    for name, reason in done.skipped[:_SKIPPED_SHOWN]:
+        print(f"skipped {name}: {reason}")
+    if len(done.skipped) > _SKIPPED_SHOWN:
+        print(f"… {len(done.skipped)} skipped in all; _skipped.csv in the folder names them")
+    if done.problems:
+        print(f"{len(done.problems)} blocks could not be read, see above; run again, they are tried again")
+
+
+def export(
+    results: Annotated[
+        Path, typer.Argument(help="A folder that remp label or remp studio has written, or the journal of a studio.")
+    ],
+    to: Annotated[str, typer.Option("--to", help=f"The format: {_FORMATS}.")],
+    out: Annotated[Path | None, typer.Option(help="The new folder; default PICTURES-FORMAT.")] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(help="The folder that was labelled; default RESULTS without -labelled.")
+    ] = None,
+    link: Annotated[bool, typer.Option("--link", help="Link to the pictures instead of copying them.")] = False,
+    validation: Annotated[float, typer.Option(help="imagefolder: the share of each class in val/.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="imagefolder: of the draw which pictures are in val/.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
+) -> None:
+    """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""
+    from remp.export import find_format
+    from remp.export.labelled import ExportOptions, pictures_of, read_results
+    from remp.labelling.output.result_folder import ResultFolder
+
+    if to not in ("labels", "model"):
+        find_format(to)
+    options = ExportOptions(way="link" if link else "copy", validation=validation, seed=seed)
+    source = pictures or pictures_of(results.with_suffix("") if results.suffix == ".journal" else results)
+    name = f"{source.absolute().name}-{'labelled' if to == 'labels' else to}"
+    result = ResultFolder(out or source.absolute().with_name(name), overwrite=overwrite, numbered=out is None)
+    result.check()
+    if (results / "labels.json").is_file() and to not in ("labels", "model"):
+        labelled = read_results(results, pictures)
+        folder = result.write(lambda new: find_format(to)(labelled, new, options))
+        typer.echo(f"{folder}: {len(labelled.labelled):,} of {len(labelled.names):,} pictures have a label")
+        return
+    from remp.studio.exports import filler, session_of_results
+
+    session = session_of_results(results, pictures)
+    for notice in session.notices:
+        typer.echo(notice, err=True)
+    typer.echo(f"{result.write(filler(session, source, to, options))}: {len(session.task.names):,} pictures")

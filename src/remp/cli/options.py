@@ -33,24 +33,40 @@ def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> A
 
 
 def file_and_settings(first: str | None, rest: list[str]) -> tuple[str | None, dict[str, Any]]:
-    """The file, None where there is none, and the settings that flags change.
+    """The file, None where there is none, and the settings that flags change; values are read as YAML.
 
     first, rest: what the command line left over. Where a flag came before the file, the flag is the first of it.
-    """
-    from remp.config import parse_overrides
 
-    flags, files = [], []
-    arguments = iter([first, *rest] if first is not None else rest)
+    >>> file_and_settings("a.yaml", ["--alpha", "0.5", "--crop-area=[0.3, 1]"])
+    ('a.yaml', {'alpha': 0.5, 'crop_area': [0.3, 1]})
+    """
+    files: list[str] = []
+    settings: dict[str, Any] = {}
+    arguments = iter([*([] if first is None else [first]), *rest])
     for argument in arguments:
         if not argument.startswith("--"):
             files.append(argument)
-        elif "=" in argument:
-            flags.append(argument)
-        else:
-            flags += [argument, *(value for value in [next(arguments, None)] if value is not None)]
+            continue
+        name, equals, text = argument[2:].partition("=")
+        value = text if equals else next(arguments, None)
+        setting = name.replace("-", "_")
+        if value is None:
+            raise ConfigError(f"--{name} needs a value: --{name} VALUE")
+        if setting in settings:
+            raise ConfigError(f"--{name} is given twice; a setting has one value")
+        settings[setting] = _read_value(name, value)
     if len(files) > 1:
         raise ConfigError(f"got {' and '.join(map(repr, files))}; needed one file, and settings as --name value")
-    return files[0] if files else None, parse_overrides(flags)
+    return files[0] if files else None, settings
+
+
+def _read_value(name: str, text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--{name} is {text!r}; needed a value as in YAML: 0.5, true, word, [0.3, 1]") from error
 
 
 def make_engine(name: str, address: str | None) -> Any:
