@@ -19,7 +19,7 @@ from remp.labelling.pipeline import label_rows
 from remp.propagation.adaptive import Adaptive
 from remp.propagation.learned import Learned
 from remp.propagation.saved import FILE, read_labelling, save_labelling
-from remp.report.label.report import write_label_report
+from remp.report.label import write_label_report
 
 _DEFAULTS = LabelOptions()
 

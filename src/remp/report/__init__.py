@@ -1,1 +1,1 @@
-"""Pages and figures for people: of the demo, of a labelling, of a comparison."""
+"""Pages and figures for people: of a labelling, of a comparison, and how all of them look."""

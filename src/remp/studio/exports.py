@@ -19,7 +19,7 @@ from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import sample_of
 from remp.propagation.learned import Learned
 from remp.propagation.saved import FILE, save_labelling
-from remp.report.label.report import write_label_report
+from remp.report.label import write_label_report
 from remp.rows import ArrayRows
 from remp.studio.collection import Prediction, open_collection
 from remp.studio.journal import Journal

@@ -11,7 +11,7 @@ import pytest
 
 from made_up_labelling import every_finding, made_up_labelling, write_pictures
 from remp.labelling.outcome import Finding
-from remp.report.label.report import render_label_report
+from remp.report.label import render_label_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-sync "

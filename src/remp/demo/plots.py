@@ -11,8 +11,8 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from matplotlib.patches import Rectangle
 
 from remp.datasets.base import ImageSet
+from remp.demo.showcase import Showcase, Stage, find_showcase
 from remp.episodes import Protocol
-from remp.report.demo.showcase import Showcase, Stage, find_showcase
 from remp.report.drawing import INK, QUIET, class_colour, main_plane, styled_figure
 from remp.report.page import short
 from remp.system.files import write_atomically

@@ -12,10 +12,10 @@ from PIL import Image
 
 from hostile_names import HOSTILE
 from html_page import Page
+from remp.demo import plots
+from remp.demo.page import Figure, Section, episode_tiles, write_report
+from remp.demo.showcase import find_showcase
 from remp.episodes import Protocol
-from remp.report.demo import plots
-from remp.report.demo.report import Figure, Section, episode_tiles, write_report
-from remp.report.demo.showcase import find_showcase
 from remp.report.drawing import main_plane
 from remp.report.page import visible
 from stand_ins import made_up_result, untrained

@@ -68,7 +68,7 @@ def run_steps(out: Path, sets: Mapping[str, ImageSet], scale: Scale) -> Path:
     results = _evaluate(trained, folder, sets["test"], scale)
     print(f"\n{comparison_table(results)}\n\n{conclusion(results)}", flush=True)
     histories = {type(one.method).__name__: read_history(folder / method) for method, one in trained.items()}
-    from remp.report.demo.report import write_demo_report  # here, because it draws: matplotlib takes a second to import
+    from remp.demo.page import write_demo_report  # here, because it draws: matplotlib takes a second to import
 
     report = write_demo_report(folder / "report.html", trained["remp"], sets["test"], results, histories)
     print(f"Report: {report}   (all of it took {time.perf_counter() - started:.0f} s)", flush=True)

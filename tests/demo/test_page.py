@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from html_page import Page
-from remp.report.demo.report import Figure, Section, Tile, TileRow, image_source, render_report, write_report
+from remp.demo.page import Figure, Section, Tile, TileRow, image_source, render_report, write_report
 from stand_ins import made_up_result
 
 PICTURE = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)

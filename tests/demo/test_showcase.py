@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from remp.demo.showcase import find_showcase
 from remp.episodes import EpisodeSampler, Protocol
 from remp.errors import ConfigError
-from remp.report.demo.showcase import find_showcase
 from stand_ins import untrained
 
 PROTOCOL = Protocol(n_way=4, n_shot=2, n_query=5)

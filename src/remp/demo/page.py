@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from remp.datasets.base import ImageSet
+from remp.demo import plots
+from remp.demo.showcase import Showcase, Stage, find_showcase
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import side_by_side
-from remp.report.demo import plots
-from remp.report.demo.showcase import Showcase, Stage, find_showcase
 from remp.report.drawing import class_colour
 from remp.report.page import render_page, visible
 from remp.system.files import write_atomically

@@ -1,1 +1,0 @@
-"""The page that the demo writes."""
