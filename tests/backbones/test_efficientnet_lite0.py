@@ -10,12 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from remp.backbones.efficientnet_lite0 import (
+from remp.backbones.efficientnet_lite import (
     FILE,
+    LITE0,
     PACKAGE,
     EfficientNetLite0,
     Layer,
-    load_efficientnet_lite0,
+    load_published,
     package_file,
     read_weights,
 )
@@ -92,7 +93,7 @@ def test_fusing_changes_nothing_but_rounding(network):
 
 def class_scores(images: np.ndarray) -> torch.Tensor:
     """(n, 1000): what the classifier that comes with the weights says."""
-    pretrained = load_efficientnet_lite0()
+    pretrained = load_published(LITE0)
     weights = read_weights(package_file(PACKAGE, FILE))
     with torch.inference_mode():
         features = torch.cat(
@@ -112,7 +113,7 @@ def test_it_sees_the_uniform_of_grace_hopper():
 def test_its_vectors_are_the_same_every_time():
     images = torch.rand(2, 3, 96, 96)
     with torch.inference_mode():
-        one, other = load_efficientnet_lite0().network(images), load_efficientnet_lite0().network(images)
+        one, other = load_published(LITE0).network(images), load_published(LITE0).network(images)
     assert one.shape == (2, 1280)
     assert torch.equal(one, other)
 
@@ -136,7 +137,7 @@ def test_it_tells_the_thousand_classes_of_imagenet_apart_even_in_84_pixels():
 
 
 def test_in_another_process_it_gives_the_same_numbers():
-    embedder = load_efficientnet_lite0(64)
+    embedder = load_published(LITE0, 64)
     images = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
     there = pickle.loads(pickle.dumps(embedder))
     np.testing.assert_array_equal(there.embed(images), embedder.embed(images))

@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from remp.backbones.efficientnet_lite2 import LITE2
+from remp.backbones.efficientnet_lite import LITE2
 from remp.models import find_embedder
 
 needs_weights = pytest.mark.skipif(

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from remp.backbones.efficientnet_lite0 import PACKAGE
+from remp.backbones.efficientnet_lite import PACKAGE
 from remp.errors import CheckpointError, ConfigError
 from remp.evaluation.evaluate import embed
 from remp.models import find_embedder, load

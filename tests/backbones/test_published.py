@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from remp.backbones.efficientnet_lite0 import package_file, read_weights, take_weights
+from remp.backbones.efficientnet_lite import package_file, read_weights, take_weights
 from remp.errors import CheckpointError
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from remp.backbones.efficientnet_lite0 import PACKAGE
+from remp.backbones.efficientnet_lite import PACKAGE
 from remp.backbones.embedding import Embedder, Normalisation
 from remp.cli import app
 from remp.errors import ConfigError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import remp
-from remp.evaluation.without_layers import WithoutLayers
+from remp.evaluation.side_by_side import WithoutLayers
 from remp.report.comparison import comparison_json, comparison_markdown, comparison_text
 
 SCORES = np.array([0.2, 0.4, 0.6, 0.8])

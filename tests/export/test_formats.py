@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from remp.cli import app
 from remp.errors import ConfigError, DataError
-from remp.export import FORMATS, find_format
-from remp.export.formats import split
+from remp.export import FORMATS, find_format, split
 from remp.export.labelled import ExportOptions, LabelledPictures, read_results
 from remp.labelling.tasks.listed import listed_task, read_label_studio
 from studio_cases import COLOURS, write_collection

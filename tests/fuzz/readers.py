@@ -41,7 +41,7 @@ from fuzz.own_files import (
     write_result,
 )
 from raw_data import SPLIT_OF, png, random_pixels, write_cifar, write_mini_cache, write_tiered
-from remp.backbones.efficientnet_lite0 import read_weights
+from remp.backbones.efficientnet_lite import read_weights
 from remp.checkpoint import load_trained, write_checkpoint
 from remp.config import load_config, make_config
 from remp.datasets import cifar, mini_imagenet, tiered_imagenet

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from remp.rows import ArrayRows, JoinedRows, Shard
-from remp.rows.sums import GROUP, add, total
+from remp.rows.blocks import GROUP, add, total
 
 NUMBERS = 10.0 ** np.random.default_rng(0).integers(-8, 9, size=600)  # whose sum depends on the order
 

@@ -16,8 +16,7 @@ from torch import Tensor
 from remp.errors import ConfigError
 from remp.rows import Block, JoinedRows, Rows, Shard
 from remp.rows.array import read_only_tensor
-from remp.rows.blocks import blocks_of, joined_parts
-from remp.rows.sums import GROUP, add
+from remp.rows.blocks import GROUP, add, blocks_of, joined_parts
 from remp.system.progress import progress
 
 Item = TypeVar("Item")
@@ -87,7 +86,7 @@ class RayEngine:
                 self._ray.cancel(reference)
 
     def total(self, work: Callable[[Item], Made], items: list[Item], finished: Callable[[int], None]) -> Made:
-        """The sum of work(item) over all items, one or more, in the order of `remp.rows.sums`: the sums of groups are
+        """The sum of work(item) over all items, one or more, in the order of `remp.rows.blocks`: the sums of groups are
         tasks, too, so that one message for each group comes here. finished: called with the number of each item."""
         handle, whole = [self._ray.put(work)], list[Made]()
         groups = [[self.begin(handle, item) for item in items[at : at + GROUP]] for at in range(0, len(items), GROUP)]

@@ -18,9 +18,8 @@ from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, score_episodes
 from remp.evaluation.frozen_features import FrozenFeatures
 from remp.evaluation.result import Result
-from remp.evaluation.side_by_side import Row
+from remp.evaluation.side_by_side import Row, WithoutLayers, has_layers
 from remp.evaluation.statistics import paired_difference
-from remp.evaluation.without_layers import WithoutLayers, has_layers
 from remp.methods import METHODS, Method
 from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress

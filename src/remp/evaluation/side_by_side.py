@@ -1,8 +1,10 @@
-"""Results of several methods side by side, with the paired difference of the first to each other one."""
+"""Results side by side with paired differences: of several methods, and of one with its layers and without."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from remp.errors import EpisodeError
 from remp.evaluation.result import Result
@@ -64,10 +66,14 @@ def comparison_table(results: Sequence[Result]) -> str:
     rows = side_by_side(results)
     head = ("", "accuracy", "difference", "kind", "checkpoint")
     cells = [head, *((row.name, row.accuracy, row.lead, row.kind, row.result.checkpoint_hash[:12]) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    lines = ["   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     note = f"Differences: {rows[0].name} minus the row, in points, paired by episode."
-    return "\n".join([*lines, note, protocol_note(results[0])])
+    return "\n".join([aligned(cells), note, protocol_note(results[0])])
+
+
+def aligned(cells: Sequence[tuple[str, ...]]) -> str:
+    """Lines of cells as text, columns one below the other."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
 
 
 def protocol_note(result: Result) -> str:
@@ -98,3 +104,45 @@ def _distinctions(result: Result, results: Sequence[Result]) -> list[str]:
 
 def _facts(result: Result) -> dict[str, Any]:
     return {**result.settings, "transform": result.transform, "checkpoint": result.checkpoint_hash[:8]}
+
+
+@dataclass(frozen=True)
+class WithoutLayers:
+    """Mean accuracies on the same episodes, and the paired difference: with the layers minus without."""
+
+    with_layers: float
+    without: float
+    difference: Estimate
+
+    @classmethod
+    def of(cls, with_layers: np.ndarray, without: np.ndarray) -> "WithoutLayers":
+        """Accuracies of the same episodes (E,)."""
+        return cls(float(with_layers.mean()), float(without.mean()), paired_difference(with_layers, without))
+
+    @property
+    def hurts(self) -> bool:
+        """Whether the interval of the difference lies below 0."""
+        return self.difference.mean + self.difference.half_width < 0
+
+    def sentence(self, cure: str) -> str:
+        """In words. cure: what to do where rectification hurts."""
+        points = f"{100 * self.difference.mean:+.2f} ± {100 * self.difference.half_width:.2f} points, paired"
+        figures = f"{self.with_layers:.2%} with it, {self.without:.2%} without ({points}, n = {self.difference.n})"
+        if self.hurts:
+            return f"Rectification hurts here: {figures}. {cure}"
+        if self.difference.mean - self.difference.half_width > 0:
+            return f"Rectification helps here: {figures}."
+        return f"Rectification makes no clear difference here: {figures}."
+
+    def as_dict(self) -> dict[str, float]:
+        return {
+            "with_layers": round(self.with_layers, 6),
+            "without_layers": round(self.without, 6),
+            "difference": round(self.difference.mean, 6),
+            "difference_half_width_95": round(self.difference.half_width, 6),
+        }
+
+
+def has_layers(settings: Mapping[str, Any]) -> bool:
+    """Whether a method with these settings rectifies."""
+    return isinstance(settings.get("layers"), int) and settings["layers"] > 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from remp.errors import ConfigError
 from remp.evaluation.compare import Comparison, Table
-from remp.evaluation.side_by_side import Row, protocol_note
+from remp.evaluation.side_by_side import Row, aligned, protocol_note
 from remp.evaluation.statistics import Estimate
 from remp.report.drawing import COLOURS, QUIET
 from remp.report.page import short, visible
@@ -26,7 +26,7 @@ ASSUMPTIONS = ("inductive", "transductive", "transductive, balanced", "inductive
 
 def comparison_text(comparison: Comparison) -> str:
     """The tables in columns, for a terminal."""
-    return "\n\n".join(f"{_aligned(_cells(table))}\n{_note(table)}" for table in comparison.tables)
+    return "\n\n".join(f"{aligned(_cells(table))}\n{_note(table)}" for table in comparison.tables)
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -111,11 +111,6 @@ def _note(table: Table) -> str:
         f"{result.transform}. Differences: to {visible(table.reference)}, in points, paired by episode."
         + "".join(f"\n{note}" for note in table.notes)
     )
-
-
-def _aligned(cells: list[tuple[str, ...]]) -> str:
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEAD))]
-    return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
 
 
 def _piped(cells: list[tuple[str, ...]]) -> str:

@@ -1,11 +1,14 @@
 """Blocks: how many rows are cut into pieces of work that do not depend on who does them.
 
-What a pass sums up is summed within each block and then over the blocks in a fixed order (`remp.rows.sums`), so that
-the result is the same to the last bit whether one thread passes over the blocks or a hundred machines do.
+What a pass sums up is summed within each block and then over the blocks in a fixed order (`total`), so that the result
+is the same to the last bit whether one thread passes over the blocks or a hundred machines do. Blocks are added in
+groups, each from its first to its last, and then the sums of the groups, likewise: a group can be added wherever it is
+convenient.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,8 @@ from remp.rows.array import JoinedRows, Rows, chunk_rows
 
 # Parts are joined so that there are no more blocks than this: so the sums of a layer are no more messages either.
 MOST_BLOCKS = 512
+# Blocks in a group. 256 of them are then 16 groups of 16: as few additions one after the other as two steps allow.
+GROUP = 16
 
 
 @dataclass(frozen=True)
@@ -79,3 +84,20 @@ def joined_parts(rows: JoinedRows) -> list[tuple[Rows, int]]:
         (group[0] if len(group) == 1 else JoinedRows(*group), first)
         for group, first in zip(groups, firsts, strict=False)  # the last start is the end
     ]
+
+
+def add(*parts: Any) -> Any:
+    """The sum of one or more, from the first to the last: of what can be added, or of tuples of that."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = tuple(map(add, total, part)) if isinstance(total, tuple) else total + part
+    return total
+
+
+def total(parts: Iterable[Any]) -> Any:
+    """The sum of what all blocks have made, one or more, which come in their order."""
+    parts = iter(parts)
+    whole = add(*islice(parts, GROUP))
+    while group := tuple(islice(parts, GROUP)):
+        whole = add(whole, add(*group))
+    return whole

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from remp.rows.array import Rows
-from remp.rows.blocks import Block, blocks_of
-from remp.rows.sums import total
+from remp.rows.blocks import Block, blocks_of, total
 from remp.system.progress import progress
 from remp.system.threads import on_all_cores
 
@@ -53,7 +52,7 @@ class Shard:
                 yield made
 
     def total(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Made:
-        """The sum of what `each` makes of this process's share, in the order of `remp.rows.sums`."""
+        """The sum of what `each` makes of this process's share, in the order of `remp.rows.blocks`."""
         return total(self.each(work, rows, labels))
 
     def sum(self, tensor: Tensor) -> Tensor:

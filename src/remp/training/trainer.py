@@ -20,7 +20,7 @@ from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
 from remp.errors import EpisodeError, Interrupted, TrainingError
 from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_episodes
-from remp.evaluation.without_layers import WithoutLayers, has_layers
+from remp.evaluation.side_by_side import WithoutLayers, has_layers
 from remp.models import find_checkpoint
 from remp.rectification.transform import FeatureTransform
 from remp.system.memory import keep_freed_memory

