@@ -104,8 +104,7 @@ def _rectifying(trained: Trained) -> ReMP:
 @torch.inference_mode()
 def _gains(method: ReMP, episodes: Episodes) -> np.ndarray:
     """How many more queries of each episode of features are answered right after rectification than before: (E,)."""
-    hidden, labels = episodes.without_query_labels(), episodes.query_labels
-    assert labels is not None, "drawn episodes carry query labels"
+    hidden, labels = episodes.without_query_labels(), episodes.known_query_labels
     before, after = (method.rectified(hidden, layers=layers).logits.argmax(-1) for layers in (0, None))
     return ((after == labels).sum(1) - (before == labels).sum(1)).cpu().numpy()
 
@@ -115,7 +114,6 @@ def _show(
     method: ReMP, transform: FeatureTransform, images: ImageSet, episodes: Episodes, features: Tensor, index: int
 ) -> Showcase:
     ids = _sorted_by_class(episodes[index : index + 1])
-    assert ids.query_labels is not None, "drawn episodes carry query labels"
     assert ids.class_ids is not None, "drawn episodes name their classes"
     episode = transform.episodes(ids.gather(features))
     rectified = method.rectified(episode.without_query_labels(), keep_attention=True)
@@ -129,7 +127,7 @@ def _show(
         support_images=images.images[ids.support[0].numpy()],
         support_labels=ids.support_labels[0].numpy(),
         query_images=images.images[ids.query[0].numpy()],
-        query_labels=ids.query_labels[0].numpy(),
+        query_labels=ids.known_query_labels[0].numpy(),
         query=start.query[0].cpu().numpy(),
         before=_stage(means, start, rectified.attention[0]),
         after=_stage(_in_the_first_space(rectified, start), rectified, rectified.attention[-1]),
@@ -150,6 +148,6 @@ def _in_the_first_space(rectified: Rectified, start: Rectified) -> Tensor:
 
 def _sorted_by_class(episode: Episodes) -> Episodes:
     """One episode of image ids with its queries in the order of their classes."""
-    assert episode.query_labels is not None, "drawn episodes carry query labels"
-    order = episode.query_labels[0].argsort(stable=True)
-    return replace(episode, query=episode.query[:, order], query_labels=episode.query_labels[:, order])
+    labels = episode.known_query_labels
+    order = labels[0].argsort(stable=True)
+    return replace(episode, query=episode.query[:, order], query_labels=labels[:, order])

@@ -77,6 +77,20 @@ class Episodes:
         """Replace image ids by rows of `items` (n, …)."""
         return self.map(lambda ids: items[ids])
 
+    @property
+    def known_query_labels(self) -> Tensor:
+        """`query_labels`, for those who learn from them or count what is right. Raises EpisodeError where there are
+        none."""
+        if self.query_labels is None:
+            raise EpisodeError("these episodes have no query labels: draw them with EpisodeSampler")
+        return self.query_labels
+
+    def classes_of(self, labels: Tensor) -> Tensor:
+        """Which class of the data set each label is: (E, n) -> (E, n). Raises EpisodeError where nobody knows."""
+        if self.class_ids is None:
+            raise EpisodeError("these episodes have no class_ids: draw them with EpisodeSampler")
+        return self.class_ids.gather(1, labels)
+
     def without_query_labels(self) -> "Episodes":
         return replace(self, query_labels=None)
 

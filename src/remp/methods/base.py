@@ -3,14 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.backbones.base import Backbone
 from remp.episodes import Episodes
-from remp.errors import ConfigError
+from remp.errors import ConfigError, EpisodeError
+
+Layer = TypeVar("Layer")
 
 
 class Method(nn.Module):
@@ -66,9 +68,8 @@ class Method(nn.Module):
 
     def embed(self, images: Tensor) -> Tensor:
         """Normalised images (n, channels, height, width) -> features (n, …)."""
-        if self.backbone is None:
-            raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
-        return self.backbone.maps(images) if self.uses_maps else self.backbone(images)
+        backbone = backbone_of(self)
+        return backbone.maps(images) if self.uses_maps else backbone(images)
 
     def logits(self, episodes: Episodes) -> Tensor:
         """Episodes of features -> (E, Q, n_way)."""
@@ -90,8 +91,22 @@ class Method(nn.Module):
 def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:
     """Mean over all queries of all episodes: (E, Q, n), (E, Q) -> scalar."""
     if labels is None:
-        raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
+        raise EpisodeError("these episodes have no query labels: draw them with EpisodeSampler")
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def backbone_of(method: Method) -> Backbone:
+    """The backbone. Raises ConfigError for a method that was made without one."""
+    if method.backbone is None:
+        raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
+    return method.backbone
+
+
+def for_training_classes(layer: Layer | None, what: str) -> Layer:
+    """A part of a method that is there if it was made for so many training classes. what: needs it, in words."""
+    if layer is None:
+        raise ConfigError(f"{what} needs the number of training classes: make the method with n_classes")
+    return layer
 
 
 def vector_size(method: Method) -> int:

@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.episodes import Episodes
-from remp.errors import ConfigError
-from remp.methods.base import Method, map_shape
-from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions, query_class_ids
+from remp.methods.base import Method, for_training_classes, map_shape
+from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import unit
 
@@ -50,11 +49,8 @@ class CAN(Method):
         return self._compare(_class_positions(episodes), positions(episodes.query))
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
-        if episodes.query_labels is None:
-            raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
-        if self.classifier is None:
-            raise ConfigError("a global term needs the number of training classes: make the method with n_classes")
-        features, labels = episodes.map(self.embed), episodes.query_labels
+        features, labels = episodes.map(self.embed), episodes.known_query_labels
+        classifier = for_training_classes(self.classifier, "a global term")
         query = positions(features.query)  # (E, Q, P, width)
         class_vectors, query_attention = self._attend(_class_positions(features), query)
         # Attention scales a position, which its cosine does not see.
@@ -62,7 +58,7 @@ class CAN(Method):
         of_own_class = labels[:, :, None, None].expand(-1, -1, 1, query.shape[2])
         attended = query * query_attention.gather(2, of_own_class).transpose(2, 3)
         return {
-            "global": dense_cross_entropy(self.classifier(attended), query_class_ids(episodes)),
+            "global": dense_cross_entropy(classifier(attended), episodes.classes_of(labels)),
             "local": self.local_weight * dense_cross_entropy(self.scale * local, labels),
         }
 

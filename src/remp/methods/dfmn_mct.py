@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.episodes import Episodes
-from remp.errors import ConfigError
-from remp.methods.base import Method, cross_entropy, evaluation_mode, map_shape
-from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions, query_class_ids
+from remp.methods.base import Method, backbone_of, cross_entropy, evaluation_mode, for_training_classes, map_shape
+from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions
 from remp.rectification.similarity import negative_squared_distance, unit
 
 # A length scale never gets smaller: distances stay below 4 / SMALLEST_SCALE².
@@ -62,9 +61,7 @@ class DFMNMCT(Method):
         image, through which no gradient flows: (n, channels, height, width) -> (n, d)."""
         if not self.mirror_view:
             return self._blocks(images)
-        if self.backbone is None:
-            raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
-        with torch.no_grad(), evaluation_mode(self.backbone):
+        with torch.no_grad(), evaluation_mode(backbone_of(self)):
             mirrored = self._blocks(images.flip(3))
         return torch.cat([self._blocks(images), mirrored], dim=1)
 
@@ -82,9 +79,8 @@ class DFMNMCT(Method):
 
     def _blocks(self, images: Tensor) -> Tensor:
         """The last map of each image and, if it is a view, that of the block before, in one row."""
-        if self.backbone is None:
-            raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
-        stages = self.backbone.stages(images)[-2:] if self.block_view else [self.backbone.maps(images)]
+        backbone = backbone_of(self)
+        stages = backbone.stages(images)[-2:] if self.block_view else [backbone.maps(images)]
         return torch.cat([maps.flatten(1) for maps in reversed(stages)], dim=1)
 
     def _sides(self, episodes: Episodes) -> list[Episodes]:
@@ -120,11 +116,10 @@ class DFMNMCT(Method):
         return [unit(block) / scale for block in (last, before) if block.shape[2]]
 
     def _dense_loss(self, side: Episodes) -> Tensor:
-        if self.class_vectors is None:
-            raise ConfigError("a dense term needs the number of training classes: make the method with n_classes")
+        class_vectors = for_training_classes(self.class_vectors, "a dense term")
         maps = side.query[..., : prod(self.feature_shape)].unflatten(2, self.feature_shape)
-        scores = negative_squared_distance(positions(maps), self.class_vectors)  # (E, Q, h * w, n_classes)
-        return dense_cross_entropy(scores, query_class_ids(side))
+        scores = negative_squared_distance(positions(maps), class_vectors)  # (E, Q, h * w, n_classes)
+        return dense_cross_entropy(scores, side.classes_of(side.known_query_labels))
 
 
 class LengthScale(nn.Module):

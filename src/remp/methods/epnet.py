@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
-from remp.methods.base import cross_entropy, vector_size
+from remp.methods.base import cross_entropy, for_training_classes, vector_size
 from remp.methods.maths.graph import normalise, propagator, squared_distances, without_loops
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.methods.pretraining import PretrainedMethod
@@ -72,15 +72,14 @@ class EPNet(PretrainedMethod):
 
     def pretraining_loss(self, episodes: Episodes) -> dict[str, Tensor]:
         """Classes from the propagated features of all four rotations of all images, turns from the plain ones."""
-        if self.rotation is None:
-            raise ConfigError("pre-training needs the number of training classes: make the method with n_classes")
+        rotation = for_training_classes(self.rotation, "pre-training")
         images = rotations(all_items(episodes))  # (E, 4 (S + Q), …)
         features = self.embed(images.flatten(0, 1)).unflatten(0, images.shape[:2])
         class_ids = all_class_ids(episodes)
         turns = torch.arange(4, device=class_ids.device).repeat_interleave(class_ids.shape[1])
         return {
             "classes": self.classification_loss(self.propagated(features), class_ids.repeat(1, 4)),
-            "rotation": cross_entropy(self.rotation(features), turns.expand(len(episodes), -1)),
+            "rotation": cross_entropy(rotation(features), turns.expand(len(episodes), -1)),
         }
 
     def episode_loss(self, episodes: Episodes) -> dict[str, Tensor]:

@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.func import functional_call, grad
 
 from remp.episodes import Episodes
-from remp.errors import ConfigError
-from remp.methods.base import Method, evaluation_mode, vector_size
+from remp.methods.base import Method, backbone_of, evaluation_mode, vector_size
 from remp.methods.maths.batch_norm_hooks import changed_batch_norms, norm_by_first
 from remp.methods.maths.whole_episode import all_items
 from remp.rectification.number_range import in_safe_range, to_dtype
@@ -71,23 +70,22 @@ class MAML(Method):
 
     def _score_task(self, task: Episodes) -> Tensor:
         """One episode of images -> (1, Q, N)"""
-        if self.backbone is None:
-            raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
-        weights = dict[str, Tensor](self.backbone.named_parameters())
+        backbone = backbone_of(self)
+        weights = dict[str, Tensor](backbone.named_parameters())
         images, n_support = all_items(task)[0], task.support.shape[1]
 
         def loss(head: Tensor, weights: Weights) -> Tensor:
             return _support_loss(_apply(head, self._features(weights, task.support[0], n_support)), task)
 
-        with evaluation_mode(self.backbone):  # steps neither drop out nor count
+        with evaluation_mode(backbone):  # steps neither drop out nor count
             head, weights = self._adapted(loss, images.new_zeros(1, task.n_way, vector_size(self) + 1), weights)
         return _apply(head, self._features(weights, images, n_support)[:, n_support:])
 
     def _features(self, weights: Weights, images: Tensor, n_support: int) -> Tensor:
         """Images (n, channels, height, width), the support first, by a backbone of these weights -> (1, n, dim)"""
-        assert self.backbone is not None
-        with changed_batch_norms(self.backbone, lambda _, layer, maps, normed: norm_by_first(layer, maps, n_support)):
-            return functional_call(self.backbone, weights, (images,)).unsqueeze(0)
+        backbone = backbone_of(self)
+        with changed_batch_norms(backbone, lambda _, layer, maps, normed: norm_by_first(layer, maps, n_support)):
+            return functional_call(backbone, weights, (images,)).unsqueeze(0)
 
     def _adapted(self, loss: Loss, head: Tensor, weights: Weights) -> tuple[Tensor, Weights]:
         """Head and weights after the steps."""

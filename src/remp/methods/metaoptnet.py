@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.episodes import Episodes, one_hot_rows
-from remp.errors import ConfigError
 from remp.methods.base import Method
 from remp.rectification.number_range import to_double, to_dtype
 
@@ -37,9 +36,7 @@ class MetaOptNet(Method):
         return to_dtype(self.scale * scores, episodes.query.dtype)
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
-        if episodes.query_labels is None:
-            raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
-        logits, labels = self.score(episodes).flatten(0, 1), episodes.query_labels.flatten()
+        logits, labels = self.score(episodes).flatten(0, 1), episodes.known_query_labels.flatten()
         return {"local": F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)}
 
     def learning_rate_factor(self, parameter_name: str, progress: float) -> float:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.methods.base import Method, cross_entropy, vector_size
+from remp.methods.base import Method, cross_entropy, for_training_classes, vector_size
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 
 
@@ -44,6 +44,5 @@ class PretrainedMethod(Method):
 
     def classification_loss(self, features: Tensor, class_ids: Tensor) -> Tensor:
         """Mean cross-entropy against all training classes: vectors (E, n, d) of classes (E, n) -> scalar."""
-        if self.classifier is None:
-            raise ConfigError("pre-training needs the number of training classes: make the method with n_classes")
-        return cross_entropy(self.classifier(features), class_ids)
+        classifier = for_training_classes(self.classifier, "pre-training")
+        return cross_entropy(classifier(features), class_ids)

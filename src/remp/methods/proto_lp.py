@@ -9,7 +9,7 @@ from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
 from remp.methods.maths.feature_norms import centred_on_sphere, power_transform
-from remp.methods.maths.sinkhorn import Plan, sinkhorn
+from remp.methods.maths.sinkhorn import Plan, balanced
 from remp.methods.maths.whole_episode import inner_products, mean_weights, squared_distances, stacked, unit_weights
 from remp.rectification.number_range import TINY
 from remp.rectification.similarity import unit
@@ -87,11 +87,7 @@ class ProtoLP(Method):
         return self._balanced((spread.transpose(-1, -2) @ assigned).clamp(min=TINY).log(), before)
 
     def _balanced(self, scores: Tensor, before: Plan | None) -> Plan:
-        n_episodes, n_way, n_query = scores.shape
-        each_class = scores.new_full((n_episodes, n_way), n_query / n_way)
-        each_query = scores.new_ones(n_episodes, n_query)
-        start = None if before is None else before.row_factors
-        return sinkhorn(scores, each_class, each_query, tolerance=self.tolerance, start=start)
+        return balanced(scores, tolerance=self.tolerance, start=None if before is None else before.row_factors)
 
 
 def _propagation(assignments: Tensor, shots: Tensor, smoothness: float) -> Tensor:

@@ -9,7 +9,7 @@ from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
 from remp.methods.maths.feature_norms import centred, power_transform
-from remp.methods.maths.sinkhorn import sinkhorn
+from remp.methods.maths.sinkhorn import Plan, balanced
 from remp.methods.maths.whole_episode import (
     inner_products,
     mean_weights,
@@ -79,12 +79,7 @@ class PTMAP(Method):
             items = torch.cat([centred(items[:, :n_support]), centred(items[:, n_support:])], dim=1)
         return normalised_products(inner_products(items).double())
 
-    def _assign(
-        self, weights: Tensor, products: Tensor, n_support: int, factors: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def _assign(self, weights: Tensor, products: Tensor, n_support: int, factors: Tensor | None) -> Plan:
         """Queries shared out evenly (E, N, Q), and the factors to start the next time from."""
         distances = squared_distances(weights, products)[..., n_support:]
-        n_episodes, n_way, n_query = distances.shape
-        each_class = distances.new_full((n_episodes, n_way), n_query / n_way)
-        each_query = distances.new_ones(n_episodes, n_query)
-        return sinkhorn(-self.sharpness * distances, each_class, each_query, tolerance=self.tolerance, start=factors)
+        return balanced(-self.sharpness * distances, tolerance=self.tolerance, start=factors)

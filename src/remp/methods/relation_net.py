@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from remp.checks import check_choice
 from remp.episodes import Episodes, one_hot_rows
-from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy, map_shape
 from remp.rectification.rectify import class_means
 
@@ -62,11 +61,9 @@ class RelationNet(Method):
         return maps.unflatten(-1, episodes.support.shape[2:])
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
-        logits, labels = self.score(episodes), episodes.query_labels
+        logits, labels = self.score(episodes), episodes.known_query_labels
         if self.objective == "cross-entropy":
             return {"local": cross_entropy(logits, labels)}
-        if labels is None:
-            raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
         return {"local": F.mse_loss(logits.sigmoid(), F.one_hot(labels, episodes.n_way).to(logits.dtype))}
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from remp.checks import check_choice
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.methods.base import Method, cross_entropy
+from remp.methods.base import Method, cross_entropy, for_training_classes
 from remp.rectification.rectify import Rectified, rectify
 from remp.rectification.settings import Metric, Rectification, Repulsion, RowNorm
 from remp.rectification.similarity import SIMILARITIES, unit
@@ -141,18 +141,13 @@ class ReMP(Method):
 
     def global_loss(self, episodes: Episodes) -> Tensor:
         """Eq. 2: each query (and support, if asked for) against the learned vectors of all training classes."""
-        if episodes.class_ids is None:
-            raise ConfigError("these episodes have no class_ids: draw them with EpisodeSampler")
-        if episodes.query_labels is None:
-            raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
-        if self.global_prototypes is None:
-            raise ConfigError("a global term needs the number of training classes: make the method with n_classes")
-        items, labels = episodes.query, episodes.query_labels
+        prototypes = for_training_classes(self.global_prototypes, "a global term")
+        items, labels = episodes.query, episodes.known_query_labels
         if self.global_on_support:
             items = torch.cat([items, episodes.support], dim=1)
             labels = torch.cat([labels, episodes.support_labels], dim=1)
-        similarity = SIMILARITIES[self.global_similarity](items, self.global_prototypes)
-        return cross_entropy(self.global_scale * similarity, episodes.class_ids.gather(1, labels))
+        similarity = SIMILARITIES[self.global_similarity](items, prototypes)
+        return cross_entropy(self.global_scale * similarity, episodes.classes_of(labels))
 
     def local_loss(self, episodes: Episodes) -> Tensor:
         """Eq. 5: each query against the prototypes of its episode, after `train_layers` layers."""

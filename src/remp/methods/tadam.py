@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.methods.base import Method, cross_entropy, vector_size
+from remp.methods.base import Method, backbone_of, cross_entropy, for_training_classes, vector_size
 from remp.methods.maths.batch_norm_hooks import batch_norms, changed_batch_norms
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.rectification.rectify import class_means
@@ -77,16 +77,13 @@ class TADAM(Method):
             factor, shift = (part.repeat_interleave(n_items, 0)[:, :, None, None] for part in conditions[number])
             return (1 + factor) * normed + shift
 
-        if self.backbone is None:
-            raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
-        with changed_batch_norms(self.backbone, change):
+        with changed_batch_norms(backbone_of(self), change):
             return self.logits(episodes.map(self.embed))
 
     def _auxiliary_loss(self, episodes: Episodes) -> Tensor:
         """Unconditioned features of all images of the episodes, classified among all training classes."""
-        if self.classifier is None:
-            raise ConfigError("an auxiliary task needs the number of training classes: make the method with n_classes")
-        return cross_entropy(self.classifier(all_items(episodes)), all_class_ids(episodes))
+        classifier = for_training_classes(self.classifier, "an auxiliary task")
+        return cross_entropy(classifier(all_items(episodes)), all_class_ids(episodes))
 
 
 class Condition(nn.Module):

@@ -163,9 +163,7 @@ def _heatmaps(figure: Figure, item: Item, plan: Plan, images: ImageSet) -> None:
             images, Protocol(item.n_way, item.shots[0], item.n_query), n_episodes=200, seed=item.seed
         )
         rectified = method.rectified(episodes.gather(features), keep_attention=True)
-        labels = episodes.query_labels
-        assert labels is not None
-        one_hot = np.eye(item.n_way)[labels.numpy()]  # (E, Q, N)
+        one_hot = np.eye(item.n_way)[episodes.known_query_labels.numpy()]  # (E, Q, N)
         n_support = episodes.support.shape[1]
         means = []
         for attention in rectified.attention:

@@ -117,10 +117,9 @@ def _support_order(subject: Subject) -> Finding:
 
 def _class_names(subject: Subject) -> Finding:
     episodes = subject.usual_episodes()
-    assert episodes.query_labels is not None, "made-up episodes carry labels"
     names = torch.arange(episodes.n_way).roll(2)
     renamed = replace(
-        episodes, support_labels=names[episodes.support_labels], query_labels=names[episodes.query_labels]
+        episodes, support_labels=names[episodes.support_labels], query_labels=names[episodes.known_query_labels]
     )
     return _Gap.between(subject.answer(renamed)[..., names], subject.usual_answer).finding(
         "renaming the classes renames the answers", "the answers depend on the number that a class has"
@@ -129,8 +128,7 @@ def _class_names(subject: Subject) -> Finding:
 
 def _query_labels(subject: Subject) -> Finding:
     episodes = subject.usual_episodes()
-    assert episodes.query_labels is not None, "made-up episodes carry labels"
-    wrong = replace(episodes, query_labels=(episodes.query_labels + 1) % episodes.n_way)
+    wrong = replace(episodes, query_labels=(episodes.known_query_labels + 1) % episodes.n_way)
     blind = subject.answer(episodes.without_query_labels())
     gaps = [_Gap.between(answer, blind) for answer in (subject.usual_answer, subject.answer(wrong))]
     return _Gap.worst(*gaps).finding(

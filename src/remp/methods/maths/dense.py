@@ -2,8 +2,7 @@
 
 from torch import Tensor
 
-from remp.episodes import Episodes, one_hot_rows
-from remp.errors import ConfigError
+from remp.episodes import one_hot_rows
 from remp.methods.base import cross_entropy
 from remp.rectification.number_range import in_safe_range, to_dtype
 
@@ -11,15 +10,6 @@ from remp.rectification.number_range import in_safe_range, to_dtype
 def positions(maps: Tensor) -> Tensor:
     """A row of channels for each position of a map: (E, n, width, h, w) -> (E, n, h * w, width)"""
     return maps.flatten(3).transpose(2, 3)
-
-
-def query_class_ids(episodes: Episodes) -> Tensor:
-    """Which class of the data set each query is, in training episodes: (E, Q)"""
-    if episodes.class_ids is None:
-        raise ConfigError("these episodes have no class_ids: draw them with EpisodeSampler")
-    if episodes.query_labels is None:
-        raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
-    return episodes.class_ids.gather(1, episodes.query_labels)
 
 
 def dense_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

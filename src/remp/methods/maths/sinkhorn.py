@@ -75,6 +75,13 @@ def sinkhorn(
     return Plan((rows.unsqueeze(-1) * whole.kernel * columns.unsqueeze(-2)).to(scores.dtype), rows)
 
 
+def balanced(scores: Tensor, *, tolerance: float, start: Tensor | None = None) -> Plan:
+    """Queries shared out over the classes by their scores (E, N, Q), all of each query and as many to every class."""
+    n_episodes, n_way, n_query = scores.shape
+    each_class = scores.new_full((n_episodes, n_way), n_query / n_way)
+    return sinkhorn(scores, each_class, scores.new_ones(n_episodes, n_query), tolerance=tolerance, start=start)
+
+
 def _kernel(scores: Tensor) -> Tensor:
     """exp(scores), the best of each column 1 and none so small that products of factors could leave the dtype."""
     lowest = 0.7 * math.log(torch.finfo(scores.dtype).tiny)

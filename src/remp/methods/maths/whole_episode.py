@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from remp.episodes import Episodes
-from remp.errors import ConfigError
 from remp.rectification.number_range import TINY
 
 
@@ -36,16 +35,12 @@ def joined(support: Tensor, query: Tensor) -> Tensor:
 
 def all_labels(episodes: Episodes) -> Tensor:
     """Their labels 0 … n_way - 1, in training episodes: (E, S + Q)."""
-    if episodes.query_labels is None:
-        raise ConfigError("these episodes have no query labels: draw them with EpisodeSampler")
-    return torch.cat([episodes.support_labels, episodes.query_labels], dim=1)
+    return torch.cat([episodes.support_labels, episodes.known_query_labels], dim=1)
 
 
 def all_class_ids(episodes: Episodes) -> Tensor:
     """Which class of the data set each is, in training episodes: (E, S + Q)."""
-    if episodes.class_ids is None:
-        raise ConfigError("these episodes have no class_ids: draw them with EpisodeSampler")
-    return episodes.class_ids.gather(1, all_labels(episodes))
+    return episodes.classes_of(all_labels(episodes))
 
 
 def stacked(episodes: Episodes) -> Tensor:
