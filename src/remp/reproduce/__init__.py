@@ -10,8 +10,8 @@ from remp.episodes import Protocol
 from remp.errors import ConfigError, RempError
 from remp.evaluation.evaluate import evaluate
 from remp.models import load
-from remp.reproduce.manifest import Axis, Item, Manifest, Row, read_manifest
-from remp.reproduce.scoring import CHECKED, Cell, Earlier, score_cell
+from remp.reproduce.manifest import Item, Manifest, read_manifest
+from remp.reproduce.scoring import CHECKED, Cell, Earlier, empty_cells, score_cell
 from remp.reproduce.tables import cards, overview, read_results, write_results
 from remp.reproduce.trainings import Run, plan_run, train_missing
 from remp.system.files import write_atomically
@@ -48,6 +48,8 @@ def reproduce(
     train : whether missing trainings are made; if not, their cells stay empty.
     again : whether cells are scored again that an earlier call scored with the same weights on the same episodes.
     """
+    from remp.reproduce.figures import draw  # needs matplotlib
+
     book = read_manifest(Path(manifest))
     chosen = _chosen(book, names)
     runs = Path(runs)
@@ -61,30 +63,24 @@ def reproduce(
         item = book.items[name]
         n_episodes = max(20, round(item.episodes * min(scale, 1.0)))
         cells, earlier = [], Earlier(None if again else folder / name)
-        for row, n_shot, axis, x in places(item):
-            many = plans[name].get(row.training_for(n_shot, x), [])
-            cell = score_cell(item, row, n_shot, axis, x, many, n_episodes, data, earlier)
+        for empty in empty_cells(item):
+            many = plans[name].get(empty.training, [])
+            cell = score_cell(item, empty, many, n_episodes=n_episodes, data=data, earlier=earlier)
             cells.append(cell)
             found = f"{cell.percent:.2f} ± {cell.half_width:.2f} %" if cell.status == "done" else cell.status
             say(f"{name}: {cell.key}: {found}")
         write_results(folder / name, name, item, cells, f"remp reproduce {name}")
-        _draw(folder / name, item, cells, plans[name], data, say)
+        try:
+            drawn = draw(item, cells, plans[name], data)
+        except RempError as error:
+            say(f"no figure for {item.title}: {error}")
+            continue
+        for suffix, content in drawn.items():
+            write_atomically(folder / name / f"figure.{suffix}", content)
     write_atomically(folder / "README.md", overview(book, folder).encode())
     if (folder / "checkpoints").is_dir():
         write_atomically(folder / "checkpoints" / "README.md", cards(book, folder).encode())
     return folder
-
-
-def places(item: Item) -> list[tuple[Row, int, Axis | None, Any]]:
-    """Every cell of an item: row, number of shots, and the place on an x axis."""
-    along: list[tuple[Axis | None, Any]] = [(axis, x) for axis in item.axes for x in axis.values] or [(None, None)]
-    return [
-        (row, n_shot, axis, x)
-        for axis, x in along
-        for row in item.rows
-        for n_shot in item.shots
-        if row.training_for(n_shot, x)
-    ]
 
 
 def check(*, manifest: str | Path = MANIFEST, say: Callable[[str], None] = print) -> int:
@@ -128,15 +124,11 @@ def listing(*, manifest: str | Path = MANIFEST, runs: str | Path = "runs/reprodu
     for name, item in book.items.items():
         plan = [run for many in _plan(book, item, None, runs=Path(runs)).values() for run in many]
         missing = [run for run in plan if run.checkpoint is None]
-        minutes = sum(book.trainings[_base(run)].minutes or 0 for run in missing)
+        minutes = sum(book.trainings[run.name.partition("-seed")[0]].minutes or 0 for run in missing)
         found.append(
             {"item": name, "title": item.title, "trainings": len(plan), "missing": len(missing), "minutes": minutes}
         )
     return found
-
-
-def _base(run: Run) -> str:
-    return run.name.partition("-seed")[0]
 
 
 def _chosen(book: Manifest, names: Sequence[str]) -> list[str]:
@@ -159,26 +151,6 @@ def _plan(
         name: [plan_run(book, name, runs=runs, scale=scale, seed=seed, data=data) for seed in range(count)]
         for name in book.needed(item)
     }
-
-
-def _draw(
-    folder: Path,
-    item: Item,
-    cells: list[Cell],
-    plan: dict[str, list[Run]],
-    data: str | None,
-    say: Callable[[str], None],
-) -> None:
-    """The figure as PNG and SVG, if there is anything to draw."""
-    from remp.reproduce.figures import draw
-
-    try:
-        drawn = draw(item, cells, plan, data)
-    except RempError as error:
-        say(f"no figure for {item.title}: {error}")
-        return
-    for suffix, content in drawn.items():
-        write_atomically(folder / f"figure.{suffix}", content)
 
 
 __all__ = ["Cell", "check", "listing", "read_manifest", "reproduce"]

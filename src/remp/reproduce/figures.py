@@ -31,13 +31,13 @@ def draw(item: Item, cells: Sequence[Cell], plan: Plan, data: str | None) -> dic
     if not done:
         return {}
     if item.show == "table":
-        return _saved(7.6, 1.6 + 0.3 * len({_name(cell) for cell in done}), lambda figure: _dots(figure, item, done))
+        return _saved(7.6, 1.6 + 0.3 * len({cell.name for cell in done}), lambda figure: _dots(figure, item, done))
     if item.show == "curve":
         n_panels = len(item.axes) * len(item.shots)
         return _saved(5.6 * min(n_panels, 2), 4.2 * -(-n_panels // 2), lambda figure: _curves(figure, item, cells))
     if item.show == "boxplot":
         n_panels = len(item.shots)
-        height = 1.4 + 0.34 * len({_name(cell) for cell in done})
+        height = 1.4 + 0.34 * len({cell.name for cell in done})
         return _saved(5.4 * n_panels, height, lambda figure: _boxes(figure, item, done))
     images = open_data(data or item.data, "test")
     if item.show == "heatmap":
@@ -59,16 +59,12 @@ def _saved(width: float, height: float, paint: Callable[[Figure], None]) -> dict
         return found
 
 
-def _name(cell: Cell) -> str:
-    return cell.row.name
-
-
 def _dots(figure: Figure, item: Item, done: Sequence[Cell]) -> None:
     """One line per row: ours with its interval, and the paper's figure where there is one."""
-    names = list(dict.fromkeys(_name(cell) for cell in done))
+    names = list(dict.fromkeys(cell.name for cell in done))
     for number, (axes, n_shot) in enumerate(zip(_panels(figure, len(item.shots)), item.shots, strict=True)):
         for cell in (cell for cell in done if cell.n_shot == n_shot):
-            place = names.index(_name(cell))
+            place = names.index(cell.name)
             axes.errorbar(
                 cell.percent, place, xerr=cell.half_width, fmt="o", color=class_colour(0), capsize=3, markersize=5
             )
@@ -85,11 +81,11 @@ def _dots(figure: Figure, item: Item, done: Sequence[Cell]) -> None:
 
 def _curves(figure: Figure, item: Item, cells: Sequence[Cell]) -> None:
     """One panel per x axis and number of shots, one line per row; runs that diverged are crosses at the bottom."""
-    names = list(dict.fromkeys(_name(cell) for cell in cells))
+    names = list(dict.fromkeys(cell.name for cell in cells))
     panels = [(axis, n_shot) for axis in item.axes for n_shot in item.shots]
     for axes, (axis, n_shot) in zip(_panels(figure, len(panels), columns=2), panels, strict=True):
         for number, name in enumerate(names):
-            line = [c for c in cells if c.axis == axis and c.n_shot == n_shot and _name(c) == name]
+            line = [c for c in cells if c.axis == axis and c.n_shot == n_shot and c.name == name]
             shown = [cell for cell in line if cell.status == "done"]
             places = [_place(axis, cell.x) for cell in shown]
             axes.errorbar(
@@ -127,12 +123,12 @@ def _label_x(axes: Axes, axis: Axis) -> None:
 
 def _boxes(figure: Figure, item: Item, done: Sequence[Cell]) -> None:
     """Accuracies of the episodes: box, median with its interval as a notch, whiskers of 1.5 ranges."""
-    names = list(dict.fromkeys(_name(cell) for cell in done))
+    names = list(dict.fromkeys(cell.name for cell in done))
     for number, (axes, n_shot) in enumerate(zip(_panels(figure, len(item.shots)), item.shots, strict=True)):
         for cell in (cell for cell in done if cell.n_shot == n_shot):
             box = axes.boxplot(
                 100 * cell.accuracies,
-                positions=[names.index(_name(cell))],
+                positions=[names.index(cell.name)],
                 orientation="horizontal",
                 notch=True,
                 widths=0.6,

@@ -1,9 +1,9 @@
 """Score the rows of an item on the same episodes; what was scored before with the same weights is taken over."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,22 +27,32 @@ CHECKED = 200
 class Cell:
     """One number of a table or figure: a row at a number of shots and a place on the x axis, over all its seeds.
 
-    status: "done", "not run", "diverged", or what went wrong. record: what results.json holds of it.
+    status: "done", "not run", "diverged", or what went wrong. accuracies: (E,), the mean over seeds for each episode.
+    record: what results.json holds of it.
     """
 
     row: Row
     n_shot: int
-    axis: Axis | None
-    x: Any
-    status: str
-    accuracies: np.ndarray  # (E,), the mean over seeds for each episode
-    of_seeds: tuple[float, ...]
-    record: dict[str, Any]
+    axis: Axis | None = None
+    x: Any = None
+    status: str = "not run"
+    accuracies: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    of_seeds: tuple[float, ...] = ()
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.row.name
 
     @property
     def key(self) -> str:
         place = f" {self.axis.name}={self.x}" if self.axis else ""
-        return f"{self.row.name}{place} {self.n_shot}-shot"
+        return f"{self.name}{place} {self.n_shot}-shot"
+
+    @property
+    def training(self) -> str:
+        """The name of the training it is scored with; empty where the row has none."""
+        return self.row.training_for(self.n_shot, self.x)
 
     @property
     def percent(self) -> float:
@@ -54,36 +64,39 @@ class Cell:
         values = self.accuracies if len(self.of_seeds) == 1 else np.array(self.of_seeds)
         return 100 * mean_interval(values).half_width
 
+    def changed(self, of: Literal["setting", "protocol"]) -> dict[str, Any]:
+        """What the place on the x axis changes of this kind."""
+        return {self.axis.name: self.x} if self.axis and self.axis.of == of else {}
+
+
+def empty_cells(item: Item) -> list[Cell]:
+    """Every cell of an item, before it is scored."""
+    along: list[tuple[Axis | None, Any]] = [(axis, x) for axis in item.axes for x in axis.values] or [(None, None)]
+    cells = [Cell(row, n_shot, axis, x) for axis, x in along for row in item.rows for n_shot in item.shots]
+    return [cell for cell in cells if cell.training]
+
 
 def score_cell(
-    item: Item,
-    row: Row,
-    n_shot: int,
-    axis: Axis | None,
-    x: Any,
-    runs: list[Run],
-    n_episodes: int,
-    data: str | None,
-    earlier: "Earlier",
+    item: Item, cell: Cell, runs: list[Run], *, n_episodes: int, data: str | None, earlier: "Earlier"
 ) -> Cell:
-    """runs: one for each seed. A run that is missing makes the cell empty; it is never made up."""
-    empty = np.zeros(0)
-    settings = {**row.settings, **({axis.name: x} if axis and axis.of == "setting" else {})}
-    record = _about(item, row, n_shot, axis, x, settings, runs, n_episodes)
+    """The cell with its score. runs: one for each seed. A run that is missing leaves it empty; it is never made up."""
+    row = cell.row
+    record = _about(item, cell, runs, n_episodes)
+    cell = replace(cell, record=record)
     if any(run.diverged for run in runs):
-        return Cell(row, n_shot, axis, x, "diverged", empty, (), record)
+        return replace(cell, status="diverged")
     if any(run.checkpoint is None for run in runs):
-        return Cell(row, n_shot, axis, x, "not run", empty, (), record)
+        return cell
     images = open_data(data or item.data, "test")
-    changes = {axis.name: x} if axis and axis.of == "protocol" else {}
+    shape = {"n_way": item.n_way, "n_shot": cell.n_shot, "n_query": item.n_query}
     try:
-        protocol = Protocol(**{"n_way": item.n_way, "n_shot": n_shot, "n_query": item.n_query, **changes})
+        protocol = Protocol(**{**shape, **cell.changed("protocol")})
         hashes = [load(run.checkpoint).hash for run in runs if run.checkpoint]
-        if (known := earlier.cell(row, n_shot, axis, x, record, hashes, images.fingerprint)) is not None:
+        if (known := earlier.scored(cell, hashes, images.fingerprint)) is not None:
             return known
-        results = [_result(run, row, settings, images, protocol, n_episodes, item.seed) for run in runs]
+        results = [_result(run, row, record["settings"], images, protocol, n_episodes, item.seed) for run in runs]
     except RempError as error:
-        return Cell(row, n_shot, axis, x, f"not possible: {error}", empty, (), record)
+        return replace(cell, status=f"not possible: {error}")
     accuracies = np.stack([result.accuracies for result in results])
     first = results[0]
     record |= {
@@ -97,10 +110,11 @@ def score_cell(
         "assumes_balance": first.assumes_balance,
         "checkpoint_hashes": [result.checkpoint_hash for result in results],
     }
-    cell = Cell(row, n_shot, axis, x, "done", accuracies.mean(0), tuple(float(a.mean()) for a in accuracies), record)
+    of_seeds = tuple(float(a.mean()) for a in accuracies)
+    cell = replace(cell, status="done", accuracies=accuracies.mean(0), of_seeds=of_seeds)
     record["half_width_95"] = round(cell.half_width, 4)
-    if n_shot in row.paper:
-        record["gap"] = round(cell.percent - row.paper[n_shot], 4)
+    if cell.n_shot in row.paper:
+        record["gap"] = round(cell.percent - row.paper[cell.n_shot], 4)
     return cell
 
 
@@ -119,26 +133,20 @@ class Earlier:
             with np.load(folder / "accuracies.npz") as arrays:
                 self.accuracies = dict(arrays)
 
-    def cell(
-        self,
-        row: Row,
-        n_shot: int,
-        axis: Axis | None,
-        x: Any,
-        record: dict[str, Any],
-        checkpoint_hashes: list[str],
-        fingerprint: str,
-    ) -> Cell | None:
+    def scored(self, cell: Cell, checkpoint_hashes: list[str], fingerprint: str) -> Cell | None:
         """The cell, if it was scored with these weights and settings on these episodes; otherwise None."""
-        found = self.records.get(_place(record))
-        now = {**record, "checkpoint_hashes": checkpoint_hashes, "fingerprint": fingerprint}
+        found, accuracies = self.records.get(_place(cell.record)), self.accuracies.get(cell.key)
+        now = {**cell.record, "checkpoint_hashes": checkpoint_hashes, "fingerprint": fingerprint}
         same = ("method", "settings", "transform", "n_episodes", "episode_seed", "checkpoint_hashes", "fingerprint")
-        if found is None or any(found[name] != now[name] for name in same):
+        if found is None or accuracies is None or any(found[name] != now[name] for name in same):
             return None
-        of_seeds = tuple(value / 100 for value in found["of_seeds"])
-        cell = Cell(row, n_shot, axis, x, "done", np.zeros(0), of_seeds, {**found, **record})
-        accuracies = self.accuracies.get(cell.key)
-        return None if accuracies is None else replace(cell, accuracies=accuracies.astype(np.float64))
+        return replace(
+            cell,
+            status="done",
+            accuracies=accuracies.astype(np.float64),
+            of_seeds=tuple(value / 100 for value in found["of_seeds"]),
+            record={**found, **cell.record},
+        )
 
 
 def _place(record: dict[str, Any]) -> tuple[Any, ...]:
@@ -172,34 +180,21 @@ def _features(checkpoint: Path, images: ImageSet, transform: str) -> FrozenFeatu
     return _CACHE[key]
 
 
-def _about(
-    item: Item,
-    row: Row,
-    n_shot: int,
-    axis: Axis | None,
-    x: Any,
-    settings: dict[str, Any],
-    runs: list[Run],
-    n_episodes: int,
-) -> dict[str, Any]:
+def _about(item: Item, cell: Cell, runs: list[Run], n_episodes: int) -> dict[str, Any]:
     """What is known of a cell before it is scored."""
+    row = cell.row
     return {
         "row": row.name,
-        "n_shot": n_shot,
-        **({"x": x, "x_of": axis.name} if axis else {}),
-        "paper": row.paper.get(n_shot),
+        "n_shot": cell.n_shot,
+        **({"x": cell.x, "x_of": cell.axis.name} if cell.axis else {}),
+        "paper": row.paper.get(cell.n_shot),
         "trainings": [run.name for run in runs],
         "config": runs[0].source if runs else "",
         "method": row.method,
-        "settings": settings,
+        "settings": {**row.settings, **cell.changed("setting")},
         "transform": row.transform,
         "n_episodes": n_episodes,
         "episode_seed": item.seed,
         "minutes": [run.minutes for run in runs],
         "note": row.note,
     }
-
-
-def as_json(cells: list[Cell]) -> list[dict[str, Any]]:
-    """Plain types, every cell with its status."""
-    return [json.loads(json.dumps({"status": cell.status, **cell.record})) for cell in cells]

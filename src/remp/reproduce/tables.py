@@ -9,7 +9,7 @@ import numpy as np
 
 from remp.checkpoint import read_checkpoint
 from remp.reproduce.manifest import Item, Manifest
-from remp.reproduce.scoring import Cell, as_json
+from remp.reproduce.scoring import Cell
 from remp.system.files import write_atomically
 
 MINUS = "−"
@@ -18,7 +18,12 @@ MINUS = "−"
 def write_results(folder: Path, name: str, item: Item, cells: Sequence[Cell], command: str) -> None:
     """results.json, accuracies.npz (every episode of every cell) and table.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"item": name, "title": item.title, "command": command, "cells": as_json(list(cells))}
+    content = {
+        "item": name,
+        "title": item.title,
+        "command": command,
+        "cells": [{"status": cell.status, **cell.record} for cell in cells],
+    }
     write_atomically(folder / "results.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     arrays: dict[str, Any] = {cell.key: cell.accuracies.astype(np.float32) for cell in cells if cell.status == "done"}
     with (folder / "accuracies.npz").open("wb") as file:
