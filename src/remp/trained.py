@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from remp.datasets.decode import scale
 from remp.episodes import Episodes
 from remp.errors import EpisodeError
 from remp.methods import KNOWN
-from remp.methods.base import Method, evaluation_mode
+from remp.methods.base import Method, device_of, evaluation_mode
 from remp.rectification.transform import FeatureTransform
 
 Pictures = np.ndarray | Sequence[Image.Image] | Sequence[np.ndarray]
@@ -96,9 +97,33 @@ class Trained:
         (['cat', 'dog'], (3, 2))
         """
         chosen = FeatureTransform.parse(self.config.transform if transform is None else transform)
-        return predict(
-            self.method, self.normalisation, self.image_size, support, support_labels, query, transform=chosen
-        )
+        method = self.method
+        labelled, asked = as_images(support, self.image_size), as_images(query, self.image_size)
+        classes, codes = np.unique(np.asarray(support_labels), return_inverse=True)
+        if len(codes) != len(labelled):
+            raise EpisodeError(f"got {len(labelled)} labelled pictures and {len(codes)} labels; needed one for each")
+        if len(classes) < 2:
+            raise EpisodeError(f"got labels of {len(classes)} class; needed pictures of two classes or more")
+        if not len(asked):
+            raise EpisodeError("there is no picture to label: give at least one as query")
+        together = np.concatenate([labelled, asked])
+        prepare = partial(self.normalisation.of, device=device_of(method))
+        is_plain = type(method).score is Method.score  # otherwise it takes images
+        with evaluation_mode(method), torch.inference_mode():
+            if is_plain:
+                items = embed_images(method.embed, prepare, together, batch=_BATCH, transform=chosen)
+            else:
+                items = prepare(together)
+            episodes = Episodes(
+                support=items[: len(labelled)][None],
+                support_labels=torch.from_numpy(codes.reshape(1, -1)).to(items.device),
+                query=items[len(labelled) :][None],
+                query_labels=None,
+                n_way=len(classes),
+            )
+            logits = method.logits(chosen.episodes(episodes)) if is_plain else method.score(episodes)
+        probabilities = logits[0].double().softmax(-1).cpu().numpy()
+        return Prediction(classes[probabilities.argmax(1)], probabilities, classes)
 
 
 def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
@@ -116,8 +141,10 @@ def build_blank(config: RunConfig, image_size: tuple[int, int, int], n_classes: 
 
 
 def _built(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
-    backbone = _build_backbone(config, image_size)
-    return _assembled(config, backbone, _map_shape(config, backbone, image_size), n_classes)
+    make, backbone = KNOWN[config.method], _build_backbone(config, image_size)
+    map_shape = _map_shape(config, backbone, image_size)
+    feature_shape = map_shape if make.uses_maps else backbone.feature_shape(map_shape)
+    return make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
 
 
 def _in_fast_order(method: Method) -> Method:
@@ -171,53 +198,6 @@ def _build_backbone(config: RunConfig, image_size: tuple[int, int, int]) -> Back
     return make(image_size[2], **config.backbone_settings)
 
 
-def _assembled(config: RunConfig, backbone: Backbone, map_shape: tuple[int, int, int], n_classes: int) -> Method:
-    make = KNOWN[config.method]
-    feature_shape = map_shape if make.uses_maps else backbone.feature_shape(map_shape)
-    return make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
-
-
-def predict(
-    method: Method,
-    normalisation: Normalisation,
-    image_size: tuple[int, int, int],
-    support: Pictures,
-    support_labels: Sequence[Any],
-    query: Pictures,
-    *,
-    transform: FeatureTransform,
-) -> Prediction:
-    """One episode of pictures -> a label for each query; a transductive method sees all queries together."""
-    labelled, asked = as_images(support, image_size), as_images(query, image_size)
-    classes, codes = np.unique(np.asarray(support_labels), return_inverse=True)
-    if len(codes) != len(labelled):
-        raise EpisodeError(f"got {len(labelled)} labelled pictures and {len(codes)} labels; needed one for each")
-    if len(classes) < 2:
-        raise EpisodeError(f"got labels of {len(classes)} class; needed pictures of two classes or more")
-    if not len(asked):
-        raise EpisodeError("there is no picture to label: give at least one as query")
-    together = np.concatenate([labelled, asked])
-    device = next((parameter.device for parameter in method.parameters()), torch.device("cpu"))
-
-    def prepare(images: np.ndarray) -> torch.Tensor:
-        return normalisation(torch.from_numpy(np.array(images)).to(device))
-
-    with evaluation_mode(method), torch.inference_mode():
-        is_plain = type(method).score is Method.score
-        make = method.embed if is_plain else _unchanged
-        items = embed_images(make, prepare, together, batch=_BATCH, transform=transform if is_plain else _NONE)
-        episodes = Episodes(
-            support=items[: len(labelled)][None],
-            support_labels=torch.from_numpy(codes.reshape(1, -1)).to(device),
-            query=items[len(labelled) :][None],
-            query_labels=None,
-            n_way=len(classes),
-        )
-        logits = method.logits(transform.episodes(episodes)) if is_plain else method.score(episodes)
-    probabilities = logits[0].double().softmax(-1).cpu().numpy()
-    return Prediction(classes[probabilities.argmax(1)], probabilities, classes)
-
-
 def as_images(pictures: Pictures, image_size: tuple[int, int, int]) -> np.ndarray:
     """uint8 (n, height, width, channels) of the size that the method was trained on: the centre of each, scaled."""
     height, width, channels = image_size
@@ -237,10 +217,3 @@ def _as_pil(picture: Any) -> Image.Image:
     if array.dtype != np.uint8 or array.ndim not in (2, 3):
         raise EpisodeError(f"got a picture of {array.dtype} {array.shape}; needed uint8 (height, width, channels)")
     return Image.fromarray(array[..., 0] if array.ndim == 3 and array.shape[-1] == 1 else array)
-
-
-def _unchanged(images: torch.Tensor) -> torch.Tensor:
-    return images
-
-
-_NONE = FeatureTransform()

@@ -144,7 +144,7 @@ def test_damage_to_a_prepared_set_is_told_when_it_is_opened(source: Path) -> Non
 
 
 def test_an_unknown_name_gets_the_nearest_one(remp_home: Path) -> None:
-    with pytest.raises(DataError, match="Did you mean 'cifar-fs'"):
+    with pytest.raises(DataError, match="did you mean 'cifar-fs'"):
         prepare("cifarfs")
 
 

@@ -32,6 +32,10 @@ class Normalisation:
         shift = -torch.tensor(self.mean, device=images.device) / torch.tensor(self.std, device=images.device)
         return torch.addcmul(shift, images.to(torch.float32), scale).permute(0, 3, 1, 2)
 
+    def of(self, images: np.ndarray, device: torch.device | str = "cpu") -> Tensor:
+        """The same of an array, which may be to be read only."""
+        return self(torch.from_numpy(np.array(images)).to(device))
+
 
 def embed_images(
     network: Callable[[Tensor], Tensor],
@@ -103,9 +107,9 @@ class Embedder:
         """Network input (n, channels, side, side)"""
         is_grey = len(self.normalisation.mean) == 1
         if not is_grey and images.shape[1:] == (self.side, self.side, 3):
-            return self.normalisation(torch.from_numpy(np.array(images)))
+            return self.normalisation.of(images)
         fitted = np.stack([self._fit(image, "L" if is_grey else "RGB") for image in images])
-        return self.normalisation(torch.from_numpy(fitted))
+        return self.normalisation.of(fitted)
 
     def _fit(self, image: np.ndarray, mode: str) -> np.ndarray:
         colours = Image.fromarray(np.broadcast_to(image, (*image.shape[:2], 3)))  # a grey image has one channel

@@ -1,12 +1,10 @@
 """Prepared image sets: one memory-mapped uint8 array per split, beside an index with a fingerprint."""
 
-import glob
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from numpy.lib.format import dtype_to_descr, write_array_header_1_0
 
 from remp.errors import DataError
 from remp.strangers import border, shortened
-from remp.system.files import home
+from remp.system.files import home, remove_abandoned
 
 SPLITS = ("train", "val", "test")
 FORMAT = 1
@@ -180,8 +178,9 @@ def write_prepared(
     check_not_prepared(name, overwrite=overwrite)
     target = prepared_folder(name)
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(target)
-    partial = Path(tempfile.mkdtemp(prefix=f".{name}.partial-", dir=target.parent))
+    hidden = f".{name}.partial-"
+    remove_abandoned(target.parent, hidden)
+    partial = Path(tempfile.mkdtemp(prefix=hidden, dir=target.parent))
     try:
         index = {"format": FORMAT, "name": name, "source": source, "image_size": list(image_size)}
         index |= _write_splits(partial, splits, counts, image_size, on_class)
@@ -220,14 +219,6 @@ def _write_splits(
         writers[split] = writer
     mean, std = writers.get("train", next(iter(writers.values()))).pixel_statistics()
     return {"mean": mean, "std": std, "splits": {split: writer.entry() for split, writer in writers.items()}}
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Delete what killed runs left of `target`: hidden folders in which nothing was written for an hour."""
-    for folder in target.parent.glob(f".{glob.escape(target.name)}.partial-*"):
-        last_write = max((file.stat().st_mtime for file in folder.iterdir()), default=folder.stat().st_mtime)
-        if time.time() - last_write > 3600:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _replace_folder(new: Path, target: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from remp.datasets.archives import Members, open_members
-from remp.datasets.decode import decode_members
 from remp.datasets.raw import (
     RawClass,
     RawSet,
     ReadOptions,
     check_counts,
+    decoded_classes,
     fixed_size,
     group_by_folder,
     last_parts,
@@ -97,9 +97,7 @@ def _read_folders(members: Members, folders: dict[str, list[str]], classes: dict
     for split, names in classes.items():
         files = {name: folders.get(name, []) for name in names}
         check_counts({name: len(files[name]) for name in names}, _IMAGES_PER_CLASS, f"{members.path} ({split})")
-        splits[split] = {
-            name: RawClass(len(files[name]), partial(decode_members, members, files[name], _SIZE)) for name in names
-        }
+        splits[split] = decoded_classes(members, files, _SIZE)
     return RawSet(splits, (_SIZE, _SIZE, 3), "CIFAR-100, a folder per class")
 
 

@@ -1,14 +1,11 @@
 """Own pictures: a tree `train|val|test/class/image`, or `class/image` with a seeded split of the classes."""
 
 import hashlib
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from remp.datasets.archives import Members, open_members
 from remp.datasets.base import SPLITS
-from remp.datasets.decode import decode_members
-from remp.datasets.raw import TO_LABEL, RawClass, RawSet, ReadOptions, is_picture, refuse_rotations
+from remp.datasets.raw import TO_LABEL, RawSet, ReadOptions, decoded_classes, is_picture, refuse_rotations
 from remp.errors import DataError
 
 _SIZE = 84
@@ -32,9 +29,12 @@ def read_folder(source: Path, options: ReadOptions) -> RawSet:
         splits, how = _given_split(pictures, members), "split as given"
     else:
         splits, how = _seeded_split(pictures, members, options.seed), f"classes split with seed {options.seed}"
-    raw = _as_raw_set(splits, members, options.size or _SIZE, f"folder {source.name}, {how}")
-    return replace(
-        raw, notes=tuple(f"{name}/ is no class: its {n} pictures are left out" for name, n in left_out.items())
+    size = options.size or _SIZE
+    return RawSet(
+        {split: decoded_classes(members, classes, size) for split, classes in splits.items()},
+        (size, size, 3),
+        f"folder {source.name}, {how}",
+        tuple(f"{name}/ is no class: its {n} pictures are left out" for name, n in left_out.items()),
     )
 
 
@@ -50,16 +50,6 @@ def _without_unlabelled(pictures: dict[_Parts, str]) -> tuple[dict[_Parts, str],
         else:
             kept[parts] = name
     return kept, left_out
-
-
-def _as_raw_set(splits: dict[str, _Classes], members: Members, size: int, source: str) -> RawSet:
-    raw = {
-        split: {
-            name: RawClass(len(files), partial(decode_members, members, files, size)) for name, files in found.items()
-        }
-        for split, found in splits.items()
-    }
-    return RawSet(raw, (size, size, 3), source)
 
 
 def _find_pictures(members: Members) -> dict[_Parts, str]:

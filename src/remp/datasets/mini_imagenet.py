@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from remp.datasets.archives import Members, open_members
-from remp.datasets.decode import decode_members
 from remp.datasets.raw import (
     RawClass,
     RawSet,
     ReadOptions,
     check_counts,
+    decoded_classes,
     fixed_size,
     is_picture,
     last_parts,
@@ -49,9 +49,7 @@ def _read_images(members: Members, options: ReadOptions) -> RawSet:
         check_counts({name: len(listed) for name, listed in files.items()}, _IMAGES_PER_CLASS, f"{split}.csv")
         present = {name: [paths[file] for file in listed if file in paths] for name, listed in files.items()}
         check_counts({name: len(found) for name, found in present.items()}, _IMAGES_PER_CLASS, f"{members.path}/images")
-        splits[split] = {
-            name: RawClass(len(found), partial(decode_members, members, found, size)) for name, found in present.items()
-        }
+        splits[split] = decoded_classes(members, present, size)
     return RawSet(splits, (size, size, 3), "miniImageNet, images and csv files")
 
 

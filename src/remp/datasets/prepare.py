@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from remp.checks import nearest
 from remp.datasets.base import check_not_prepared, prepared_folder, read_index, write_prepared
 from remp.datasets.download import fetch
 from remp.datasets.raw import RawSet, ReadOptions
-from remp.datasets.table import Dataset, find_dataset
+from remp.datasets.table import DATASETS, Dataset
 from remp.errors import DataError
 from remp.system.files import home
 from remp.system.progress import progress
@@ -73,7 +74,9 @@ def prepare(
     >>> index["image_size"], {split: len(entry["classes"]) for split, entry in index["splits"].items()}
     ([84, 84, 3], {'train': 4, 'val': 2, 'test': 2})
     """
-    dataset = find_dataset(name)
+    if name not in DATASETS:
+        raise DataError(f"no data set is called {name!r}; {nearest(name, DATASETS)}")
+    dataset = DATASETS[name]
     if dataset.read is None:
         return _draw(dataset, _check_name(save_as or name), force)
     target = _check_name(save_as or name)

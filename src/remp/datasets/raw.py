@@ -3,12 +3,14 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import PurePosixPath
 
 import numpy as np
 
-from remp.datasets.decode import reads_heic
+from remp.datasets.archives import Members
+from remp.datasets.decode import decode_members, reads_heic
 from remp.errors import DataError
 
 # Folders of pictures that have no label yet: they are no class.
@@ -67,6 +69,14 @@ def check_counts(counts: Mapping[str, int], expected: int, where: str) -> None:
             f"class {name!r} of {where} has {count} images, needed {expected}{others}: "
             "the download is incomplete or another data set; get it again"
         )
+
+
+def decoded_classes(members: Members, files: Mapping[str, list[str]], size: int) -> dict[str, RawClass]:
+    """Classes of pictures in an archive or folder, in colour. files: class -> names of its pictures."""
+    return {
+        name: RawClass(len(pictures), partial(decode_members, members, pictures, size))
+        for name, pictures in files.items()
+    }
 
 
 def fixed_size(options: ReadOptions, allowed: tuple[int, ...], name: str) -> int:

@@ -1,6 +1,5 @@
 """The table of data sets: a new one is a file with a reader, a line here and a test."""
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from remp.datasets.mini_imagenet import read_mini_imagenet
 from remp.datasets.omniglot import read_omniglot
 from remp.datasets.raw import RawSet, ReadOptions
 from remp.datasets.tiered_imagenet import read_tiered_imagenet
-from remp.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,3 @@ DATASETS: dict[str, Dataset] = {
         read_folder,
     ),
 }
-
-
-def find_dataset(name: str) -> Dataset:
-    """The table's entry; raises DataError with the nearest name."""
-    if name not in DATASETS:
-        nearest = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-        raise DataError(f"no data set is called {name!r}; there are: {', '.join(DATASETS)}.{hint}")
-    return DATASETS[name]

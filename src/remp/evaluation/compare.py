@@ -240,9 +240,7 @@ def _plain(features: FrozenFeatures, drawn: EpisodeFile, entries: Sequence[Row])
     found = {}
     for entry in entries:
         if has_layers(entry.result.settings) and len(drawn.episodes) > 1:  # one episode has no interval
-            owner: type = METHODS[entry.name]
-            method: Method = owner(layers=0)
-            method.base_mean = features.base_mean
+            method = _method(entry.name, features, layers=0)
             without = score_episodes(method, drawn.episodes, features.values, features.transform)
             found[entry.name] = WithoutLayers.of(entry.result.accuracies, without)
     return found
@@ -250,8 +248,7 @@ def _plain(features: FrozenFeatures, drawn: EpisodeFile, entries: Sequence[Row])
 
 def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
     owner: type = METHODS[name]
-    method: Method = owner()
-    method.base_mean = features.base_mean
+    method = _method(name, features)
     started = time.perf_counter()
     accuracies = score_episodes(method, drawn.episodes, features.values, features.transform)
     seconds = time.perf_counter() - started
@@ -273,6 +270,12 @@ def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
         settings=settings_model(owner)().model_dump(mode="json"),
     )
     return Row(name, result, seconds=seconds)
+
+
+def _method(name: str, features: FrozenFeatures, **settings: Any) -> Method:
+    method = METHODS[name](**settings)
+    method.base_mean = features.base_mean
+    return method
 
 
 def _table(protocol: Protocol, reference: str, entries: Sequence[Row]) -> Table:

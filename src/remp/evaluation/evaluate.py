@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
 from remp.errors import CheckpointError, ConfigError, EpisodeError, RempError
 from remp.evaluation.result import Result
-from remp.methods.base import Method, evaluation_mode
+from remp.methods.base import Method, device_of, evaluation_mode
 from remp.rectification.transform import FeatureTransform
 from remp.system.memory import keep_freed_memory
 from remp.system.progress import progress
@@ -127,11 +128,7 @@ def embed(
     method: Method, images: np.ndarray, normalisation: Normalisation, transform: FeatureTransform = NO_TRANSFORM
 ) -> Tensor:
     """Features of all images: uint8 (n, height, width, channels) -> (n, …), in evaluation mode, without gradient."""
-    device = _device(method)
-
-    def prepare(part: np.ndarray) -> Tensor:
-        return normalisation(torch.from_numpy(np.array(part)).to(device))
-
+    prepare = partial(normalisation.of, device=device_of(method))
     with _evaluating(method), progress("embedding", len(images), unit="images") as bar:
         return embed_images(method.embed, prepare, images, batch=EMBED_BATCH, transform=transform, advance=bar.advance)
 
@@ -167,7 +164,7 @@ def _gathered(episodes: Episodes, features: Tensor) -> Episodes:
 def _score_image_episodes(
     method: Method, episodes: Episodes, images: np.ndarray, normalisation: Normalisation
 ) -> np.ndarray:
-    device = _device(method)
+    device = device_of(method)
     parts = []
     with _evaluating(method), progress("scoring", len(episodes), unit="episodes") as bar:
         for i in range(len(episodes)):
@@ -190,10 +187,6 @@ def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
 def _evaluating(method: Method) -> Iterator[None]:
     with evaluation_mode(method), torch.inference_mode():
         yield
-
-
-def _device(method: Method) -> torch.device:
-    return next((p.device for p in method.parameters()), torch.device("cpu"))
 
 
 def check_size(trained: Trained, images: ImageSet) -> None:

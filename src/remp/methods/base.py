@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import ClassVar, TypeVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -100,6 +101,11 @@ def backbone_of(method: Method) -> Backbone:
     if method.backbone is None:
         raise ConfigError("this method was made without a backbone: give it features, or make it with a backbone")
     return method.backbone
+
+
+def device_of(method: Method) -> torch.device:
+    """Where the weights of a method are; the processor for one without."""
+    return next((parameter.device for parameter in method.parameters()), torch.device("cpu"))
 
 
 def for_training_classes(layer: Layer | None, what: str) -> Layer:

@@ -1,10 +1,15 @@
 """Where data and caches live, and files that are either the old one or the whole new one."""
 
 import os
+import shutil
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
+
+_ABANDONED_AFTER = 3600  # seconds
 
 
 def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
@@ -22,6 +27,15 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def remove_abandoned(parent: Path, prefix: str) -> None:
+    """Delete what killed runs left: folders in `parent` that begin so, and in which nothing was written for an hour."""
+    for folder in [entry for entry in parent.iterdir() if entry.name.startswith(prefix)]:
+        inside = (Path(place, name) for place, folders, files in os.walk(folder) for name in folders + files)
+        with suppress(FileNotFoundError):  # a run that is alive has just moved it
+            if time.time() - max(path.lstat().st_mtime for path in (folder, *inside)) > _ABANDONED_AFTER:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def home() -> Path:

@@ -78,13 +78,19 @@ def progress(title: str, total: int, *, unit: str = "", done: int = 0, is_passin
     if _bar_is_shown or not is_first_process():
         yield Progress()
         return
-    if not sys.stderr.isatty():
-        _bar_is_shown = True
-        try:
+    _bar_is_shown = True
+    try:
+        if sys.stderr.isatty():
+            with _bar(title, total, unit, done, is_passing) as bar:
+                yield bar
+        else:
             yield _Lines(title, total, unit, done)
-        finally:
-            _bar_is_shown = False
-        return
+    finally:
+        _bar_is_shown = False
+
+
+@contextmanager
+def _bar(title: str, total: int, unit: str, done: int, is_passing: bool) -> Iterator[Progress]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
@@ -95,17 +101,14 @@ def progress(title: str, total: int, *, unit: str = "", done: int = 0, is_passin
             speed = task.finished_speed or task.speed
             return Text(f"{speed:,.1f} {unit}/s" if speed else "", style="cyan")
 
+    note = TextColumn("{task.fields[note]}")
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         Rate(""),
-        TextColumn("{task.fields[note]}"),
+        note,
         TimeRemainingColumn(),
     )
-    _bar_is_shown = True
-    try:
-        with RichProgress(*columns, console=Console(stderr=True), transient=is_passing) as bar:
-            yield _Bar(bar, bar.add_task(title, total=total, completed=done, note=""))
-    finally:
-        _bar_is_shown = False
+    with RichProgress(*columns, console=Console(stderr=True), transient=is_passing) as bar:
+        yield _Bar(bar, bar.add_task(title, total=total, completed=done, note=""))

@@ -191,6 +191,7 @@ def test_what_killed_runs_left_goes_after_an_hour(tmp_path):
     for folder in (old, new):
         folder.mkdir()
         (folder / "labels.csv").touch()
-    os.utime(old, (time.time() - 4000,) * 2)
+    for path in (old / "labels.csv", old):
+        os.utime(path, (time.time() - 4000,) * 2)
     ResultFolder(tmp_path / "r").check()
     assert (old.exists(), new.exists()) == (False, True)

@@ -3,18 +3,16 @@
 import json
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 from remp.errors import ConfigError, OutputError
+from remp.system.files import remove_abandoned
 
 _PARTIAL, _OLD = ".remp-label.partial-", ".remp-label.old-"
-_ABANDONED_AFTER = 3600  # seconds without a new file
 _MANIFEST = ".remp-label.json"
 _LEFT_BY_SYSTEMS = {".ds_store", "desktop.ini", "thumbs.db"}
 
@@ -34,7 +32,7 @@ class ResultFolder:
         self._refuse_if_taken()
         with _one_line_errors(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _remove_abandoned(self.path.parent)
+            remove_abandoned(self.path.parent, _PARTIAL)
             _new_folder(self.path, _PARTIAL).rmdir()
 
     def write(self, fill: Callable[[Path], None]) -> Path:
@@ -65,24 +63,16 @@ class ResultFolder:
         if self.overwrite and _is_taken(self.path):
             _exchange(partial, self.path)
             return self.path
-        return _rename_to_free(partial, self.path) if self.numbered else _rename(partial, self.path)
+        path, number = self.path, 1
+        while self.numbered and _is_taken(path):
+            number += 1
+            path = self.path.with_name(f"{self.path.name}-{number}")
+        return partial.rename(path)  # fails if somebody has put something there meanwhile
 
 
 def _is_taken(path: Path) -> bool:
     """Whether there is anything but an empty folder."""
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
-
-
-def _rename(partial: Path, path: Path) -> Path:
-    return partial.rename(path)  # fails if somebody has put something there meanwhile
-
-
-def _rename_to_free(partial: Path, path: Path) -> Path:
-    for number in count(1):
-        wanted = path if number == 1 else path.with_name(f"{path.name}-{number}")
-        if not _is_taken(wanted):
-            return _rename(partial, wanted)
-    raise AssertionError
 
 
 def _exchange(new: Path, path: Path) -> None:
@@ -104,14 +94,6 @@ def _new_folder(beside: Path, kind: str) -> Path:
     folder = beside.parent / f"{kind}{uuid.uuid4().hex[:12]}"
     folder.mkdir()
     return folder
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Delete what killed runs left: hidden folders of ours to which nothing was added for an hour."""
-    for folder in parent.glob(f"{_PARTIAL}*"):
-        times = [os.stat(place).st_mtime for place, _, _ in os.walk(folder)]
-        if time.time() - max(times, default=0) > _ABANDONED_AFTER:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
