@@ -68,10 +68,10 @@ def embed_images(
     return features
 
 
-def enlarged_middle(images: Tensor, share: float = ZOOM) -> Tensor:
-    """The middle of each image, `share` of its sides, enlarged to the whole: (n, c, height, width) -> the same."""
+def enlarged_middle(images: Tensor) -> Tensor:
+    """The middle of each image, ZOOM of its sides, enlarged to the whole: (n, c, height, width) -> the same."""
     height, width = images.shape[-2:]
-    rows, columns = max(1, round(share * height)), max(1, round(share * width))
+    rows, columns = max(1, round(ZOOM * height)), max(1, round(ZOOM * width))
     top, left = (height - rows) // 2, (width - columns) // 2
     middle = images[..., top : top + rows, left : left + columns]
     return F.interpolate(middle, size=(height, width), mode="bilinear", align_corners=False)

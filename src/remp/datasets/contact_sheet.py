@@ -45,7 +45,7 @@ def _spread(n: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int)) if n else np.zeros(0, dtype=int)
 
 
-def _shorten(caption: str, most: int = 28) -> str:
+def _shorten(caption: str) -> str:
     """Characters the built-in font lacks become question marks."""
     plain = caption.encode("latin1", errors="replace").decode("latin1")
-    return plain if len(plain) <= most else plain[: most - 3] + "..."
+    return plain if len(plain) <= 28 else plain[:25] + "..."

@@ -16,6 +16,7 @@ from remp.datasets.base import check_not_prepared, write_prepared
 from remp.datasets.glyph_shapes import CELL, coverage, fill, read_outlines, thicken
 from remp.system.progress import progress
 
+SEED = 0
 IMAGE_SIZE = 32
 IMAGES_PER_CLASS = 64
 CELLS_PER_PIXEL = 4  # in each direction
@@ -35,7 +36,7 @@ SCRIPTS = {
 }
 
 
-def prepare_glyphs(name: str = "glyphs", *, seed: int = 0, overwrite: bool = False) -> dict[str, Any]:
+def prepare_glyphs(name: str = "glyphs", *, overwrite: bool = False) -> dict[str, Any]:
     """Draw the data set, write it as the prepared set `name` and return its index; takes a few seconds.
 
     Raises DataError if `name` is prepared already and `overwrite` is not set, or if a font is missing.
@@ -45,7 +46,7 @@ def prepare_glyphs(name: str = "glyphs", *, seed: int = 0, overwrite: bool = Fal
     outlines = read_outlines("".join(characters.values()))
     splits = {
         split: {
-            unicodedata.name(character).lower(): partial(draw, outlines[character], seed=seed, stream=ord(character))
+            unicodedata.name(character).lower(): partial(draw, outlines[character], seed=SEED, stream=ord(character))
             for character in members
         }
         for split, members in characters.items()
@@ -56,7 +57,7 @@ def prepare_glyphs(name: str = "glyphs", *, seed: int = 0, overwrite: bool = Fal
             splits,
             image_size=(IMAGE_SIZE, IMAGE_SIZE, 1),
             counts={split: [IMAGES_PER_CLASS] * len(classes) for split, classes in splits.items()},
-            source=f"fonts of matplotlib, seed {seed}",
+            source=f"fonts of matplotlib, seed {SEED}",
             overwrite=overwrite,
             on_class=lambda split, class_name: bar.advance(note=class_name),
         )

@@ -17,6 +17,7 @@ from remp.reproduce.manifest import Manifest
 
 # A run whose loss is not finite is told apart from one that failed for another reason.
 DIVERGED = "not finite"
+_EVERY = 60  # seconds between two lines with the time left
 _ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 
 
@@ -111,10 +112,10 @@ def plan_run(
     )
 
 
-def train_missing(runs: Sequence[Run], workers: int, say: Callable[[str], None], *, every: float = 60.0) -> None:
+def train_missing(runs: Sequence[Run], workers: int, say: Callable[[str], None]) -> None:
     """Train all runs that are not done, `workers` at a time; one that fails does not stop the others.
 
-    say: gets a line when a run starts or ends, and one with the time left every `every` seconds.
+    say: gets a line when a run starts or ends, and now and then one with the time left.
     """
     waiting = list({run.name: run for one in runs for run in _chain(one) if run.checkpoint is None}.values())
     waiting = [run for run in waiting if not run.diverged]
@@ -138,7 +139,7 @@ def train_missing(runs: Sequence[Run], workers: int, say: Callable[[str], None],
                     verb = "continued" if run.done else "started"
                     say(f"{run.name}: {verb}, {run.done} of {run.config.episodes} episodes")
                     running[run.name] = (run, _start(run), time.monotonic(), run.done)
-            if time.monotonic() - told > every and running:
+            if time.monotonic() - told > _EVERY and running:
                 told = time.monotonic()
                 say(_time_left(list(running.values()), waiting, workers))
             time.sleep(0.2)

@@ -48,13 +48,13 @@ def is_rows(thing: Any) -> bool:
     )
 
 
-def ray_dataset(dataset: Any, column: str | None = None) -> JoinedRows:
+def ray_dataset(dataset: Any) -> JoinedRows:
     """The rows of a Ray dataset, block by block. It has to be materialised: only then is the order of its rows fixed,
-    and labels can be told to go with them. column: of lists or tensors; by default `embedding`, or the only one."""
+    and labels can be told to go with them. They are in the column `embedding`, or in the only one."""
     if type(dataset).__name__ != "MaterializedDataset":
         raise DataError("the rows of a Ray dataset have no fixed order before it is computed: give data.materialize()")
     names = dataset.columns() or []
-    column = column or (names[0] if len(names) == 1 else "embedding")
+    column = names[0] if len(names) == 1 else "embedding"
     if column not in names:
         raise DataError(f"the Ray dataset has the columns {', '.join(names)}; needed one named 'embedding'")
     import ray

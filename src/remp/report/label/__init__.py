@@ -26,19 +26,19 @@ MOST_SKIPPED = 500
 MOST_OPEN_CLASSES, MOST_OPEN_FINDINGS = 12, 4  # more are folded
 
 
-def write_label_report(path: Path, labelling: Labelling, *, title: str, max_bytes: int = 8_000_000) -> Path:
-    """Write the page. It names no address but its own parts, so it can be sent and kept as one file.
-
-    Strips of pictures become shorter, and then vanish, until the page has at most `max_bytes`; words are not cut.
-    """
-    page = render_label_report(labelling, title=title, max_bytes=max_bytes)
+def write_label_report(path: Path, labelling: Labelling, *, title: str) -> Path:
+    """Write the page. It names no address but its own parts, so it can be sent and kept as one file."""
+    page = render_label_report(labelling, title=title)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, page)
     return path
 
 
 def render_label_report(labelling: Labelling, *, title: str, max_bytes: int = 8_000_000) -> bytes:
-    """The page as HTML in UTF-8."""
+    """The page as HTML in UTF-8.
+
+    Strips of pictures become shorter, and then vanish, until the page has at most `max_bytes`; words are not cut.
+    """
     values = _values(labelling, title)
     n_classes = min(len(labelling.task.class_names), MOST_CLASSES)
     lengths = [n for n in STRIP_LENGTHS if n * STRIPS_PER_CLASS * n_classes <= MOST_TILES]
