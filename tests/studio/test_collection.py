@@ -54,7 +54,7 @@ def test_the_quick_answer_has_the_classes_of_the_whole_one(folder):
     session.act({"do": "unknown", "items": numbers_of(session, "blue")[9:10]})
     given = Labels(session.state.labels, session.state.classes)
     whole = predict(session.task, session.features, given)
-    soon = predict_soon(session.task, session.features, given, last)
+    soon, model = predict_soon(session.task, session.features, given, last)
     assert whole.labelling.fitted.model.evidence == last.labelling.fitted.model.evidence
     np.testing.assert_array_equal(soon.best, whole.best)
     is_given = STATUSES.index("given")

@@ -49,16 +49,16 @@ class _Deciding:
 
     def __call__(self, block: Block) -> tuple[dict[str, np.ndarray], Tensor]:
         model, n_classes = self.fitted.model, len(self.fitted.model.prototypes)
-        plain = model.without_rectification()
         parts = {name: np.empty(len(block), kind) for name, kind in _KINDS.items()}
         confusion, at = torch.zeros(n_classes, n_classes, dtype=torch.float64), 0
         for chunk in block.chunks():
             given = torch.from_numpy(np.array(block.labels[at : at + len(chunk)]))
-            probabilities = self.fitted.probabilities(chunk)  # (m, N)
+            views = model.views(chunk)
+            probabilities = self.fitted.calibration.probabilities(views.logits)  # (m, N)
             here = _chosen(probabilities, given)
-            here["before"] = model.logits(chunk, rectified=False).argmax(-1)
+            here["before"] = views.before.argmax(-1)
             here["resemblance"] = self.fitted.likeness(chunk)
-            here["top_score"] = plain.scores(chunk).amax(-1)
+            here["top_score"] = views.plain.amax(-1)
             for name, values in here.items():
                 parts[name][at : at + len(chunk)] = values.numpy()
             free = given < 0

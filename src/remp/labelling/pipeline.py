@@ -45,6 +45,7 @@ def label_rows(
     picture_hashes: np.ndarray | None = None,
     shard: Shard | None = None,
     model: Learned | None = None,
+    fitted: Fitted | None = None,
 ) -> Labelling | None:
     """Label all items of `task` from their features, and say how good that is.
 
@@ -52,14 +53,17 @@ def label_rows(
     unlabelled that resemble no class. n_next: how many items to propose for labelling. content_hashes: (n,), equal for
     equal files; picture_hashes: (n,) uint64, of few different bits for pictures that look the same. With a shard, every
     process passes over its rows, and the first has the outcome; the others get None. model: what was learned before;
-    then no item has a label, and nothing is learned from them.
+    then no item has a label, and nothing is learned from them. fitted: what `fit_rows` makes of these labels and rows,
+    if that is known.
     """
     if reject is not None and not 0 <= reject <= 1:
         raise ConfigError(f"reject is {reject}; needed a probability: 0 … 1")
     shard, seconds = shard or Shard(), dict[str, float]()
     n_classes = len(task.class_names)
     with _timed("propagate", seconds):
-        fitted = model.fitted if model else fit_rows(rows, task.labels, n_classes, propagation, shard=shard)
+        if model:
+            fitted = model.fitted
+        fitted = fitted or fit_rows(rows, task.labels, n_classes, propagation, shard=shard)
         counts = model.counts if model else np.bincount(task.labels[task.is_labelled], minlength=n_classes)
     with _timed("label", seconds):
         decision = decide(fitted, rows, task.labels, shard)

@@ -9,6 +9,7 @@ the middle of the prototypes that the first half found.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -17,8 +18,9 @@ from torch import Tensor
 
 from remp.errors import ConfigError, DataError
 from remp.propagation.logistic import Linear, fit_logistic
+from remp.propagation.products import Lens, Products
 from remp.propagation.surroundings import Surroundings, Told, nothing, surroundings_of
-from remp.rectification.propagate import Passes, checked_labels
+from remp.rectification.propagate import Passes, Views, checked_labels
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import ArrayRows, Block, Rows, Shard
@@ -106,20 +108,46 @@ class Adapted:
         """Raw rows (m, d) as transformed rows (m, d)."""
         return _features(RowTransform(self.settings.parts, self.centre), rows, self.size)
 
-    def scores(self, rows: Tensor, *, rectified: bool = True) -> Tensor:
-        """Raw rows (m, d) -> logits (m, N) as if all classes had equal shares: with the rectified prototypes, or with
-        those before."""
-        features = self.features(rows)
-        if self.evidence != "all":
-            return self.regression(features) if self.evidence == "regression" else self.graph(features)
-        prototypes = self.prototypes if rectified else self.prototypes_before
-        linear = self.regression + self.graph
-        return linear(features) + self.cosine * _cosines(features, prototypes.to(features), self.middle.to(features))
+    def scores(self, rows: Tensor) -> Tensor:
+        """Raw rows (m, d) -> logits (m, N) as if all classes had equal shares."""
+        return self._scores(rows)[0]
 
-    def logits(self, rows: Tensor, *, rectified: bool = True) -> Tensor:
+    def logits(self, rows: Tensor) -> Tensor:
         """`scores` plus the logarithm of the shares, which only the unlabelled rows tell."""
-        scores = self.scores(rows, rectified=rectified)
-        return scores + self.log_shares.to(scores) if rectified else scores
+        return self.views(rows).logits
+
+    def views(self, rows: Tensor) -> Views:
+        """Raw rows (m, d) -> logits with rectification, with the prototypes before it, and of the regression alone."""
+        scores, before, plain = self._scores(rows)
+        return Views(scores + self.log_shares.to(scores), before, plain)
+
+    def _scores(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """By all evidence; the same with the prototypes before; by the regression alone."""
+        lens, n_classes = Lens.of(RowTransform(self.settings.parts, self.centre), self.size), len(self.prototypes)
+        features = lens.rows(rows)
+        seen = lens.products(self._vectors, features.dtype)(features)
+        regression, graph, near, near_before, along = seen.values.split([n_classes] * 4 + [1], dim=1)
+        regression, graph = regression + self.regression.bias.to(regression), graph + self.graph.bias.to(graph)
+        if self.evidence != "all":
+            alone = regression if self.evidence == "regression" else graph
+            return alone, alone, regression
+        distances = _distances(seen.rows, along, float(self.middle @ self.middle), lens.is_unit)
+        offsets = (self.middle.double() @ self._vectors[:, 2 * n_classes : 4 * n_classes]).to(near).split(n_classes)
+        linear = regression + graph
+        together, before = (
+            linear + (one - offset) / distances for one, offset in zip((near, near_before), offsets, strict=True)
+        )
+        return together, before, regression
+
+    @cached_property
+    def _vectors(self) -> Tensor:
+        """(d, 4 N + 1): what rows are multiplied with, in the order of `_scores`, in float64."""
+        middle = self.middle.double()
+        now, before = (
+            self.cosine * unit(prototypes.double() - middle).T
+            for prototypes in (self.prototypes, self.prototypes_before)
+        )
+        return torch.cat([self.regression.weights, self.graph.weights, now, before, middle[:, None]], 1)
 
     def without_rectification(self) -> "Adapted":
         """The same with the logistic regression and the shares alone."""
@@ -155,10 +183,10 @@ def adapt(
         if settings.layers and shard.rank == 0:
             surroundings = _look_around(rows, labels, n_classes, transform)
         told = _told(surroundings, labels, n_classes, rows.dim, shard)
-    dtype = torch.float32 if settings.parts.l2 else torch.float64
-    kept, still_to_do = _kept(rows, transform, shard)
-    passes = Passes(kept, labels, n_classes, still_to_do, dtype, shard)
-    label_sums, counts = passes.label_sums()  # (N, d), (N,)
+    lens = Lens.of(transform, size)
+    dtype = torch.float32 if lens.is_unit else torch.float64
+    kept, lens = _kept(rows, lens, shard)
+    label_sums, counts = Passes(rows, labels, n_classes, transform, dtype, shard).label_sums()  # (N, d), (N,)
     label_sums = label_sums / size
     _check_finite(label_sums, rows, shard)
     sample = _regression_sample(labels, n_classes)
@@ -175,7 +203,8 @@ def adapt(
             middle, prototypes = (prototypes.mean(0) if layer and n_classes > 1 else middle), before
         cosine = _COSINE_FIRST if is_first else _fading_cosine(n_shot)
         prior = bias if settings.balanced or not is_first else presence
-        sums, masses = _layer_sums(passes, regression + graph, prototypes, middle, cosine, prior, size)
+        work = _LayerSums.of(lens, regression + graph, prototypes, middle, cosine, prior, dtype)
+        sums, masses = shard.sums(*shard.total(work, kept, labels))
         _check_finite(masses, rows, shard)
         if settings.balanced:
             bias = bias + torch.log(masses.mean() / masses)
@@ -225,13 +254,14 @@ def _told(surroundings: Surroundings | None, labels: np.ndarray, n_classes: int,
     return Told(Linear(weights, bias), presence)
 
 
-def _kept(rows: Rows, transform: RowTransform, shard: Shard) -> tuple[Rows, RowTransform]:
-    """The rows and their transform; if they are few and in memory, the transformed rows, so that no layer has to
-    transform them again. The numbers are the same."""
-    if not isinstance(rows, ArrayRows) or len(rows) * rows.dim > _KEPT or not transform.parts.l2 or shard.world > 1:
-        return rows, transform
-    features = torch.cat([_features(transform, chunk, 1.0) for chunk in rows.chunks()])
-    return ArrayRows(features, chunk=rows.chunk), RowTransform(FeatureTransform())
+def _kept(rows: Rows, lens: Lens, shard: Shard) -> tuple[Rows, Lens]:
+    """The rows and how they are seen; if they are few and in memory, the rows as products need them, so that no layer
+    has to take roots again. The numbers are the same."""
+    is_few = isinstance(rows, ArrayRows) and len(rows) * rows.dim <= _KEPT and shard.world == 1
+    if not is_few or lens.transform.parts == FeatureTransform() or not lens.is_unit:
+        return rows, lens
+    made = torch.cat([lens.rows(chunk) for chunk in rows.chunks()])
+    return ArrayRows(made, chunk=rows.chunk), lens.rooted()  # type: ignore[attr-defined]
 
 
 def _fit_transform(
@@ -291,54 +321,64 @@ def _few_of_each(labels: np.ndarray, n_classes: int, most: int) -> np.ndarray:
 class _LayerSums:
     """Of a block: sums of the unlabelled rows by their attention to each class (N, d), and of the attention (N,).
 
-    products: (d, 2 N + 1) weights of the linear part, directions of the prototypes as seen from the middle, times their
-    weight, and the middle; bias: (N,). offsets: (N,) of the directions and the middle; far: the middle's squared norm.
-    size: what features are divided by; is_unit: whether they have norm 1."""
+    products: with the weights of the linear part and the directions of the prototypes as seen from the middle, times
+    their weight, added up if the middle is 0 and all rows are equally far from it; else with both, one after the other,
+    and with the middle. bias: (N,). offsets: (N,) of the directions and the middle; far: the middle's squared norm."""
 
-    products: Tensor
+    lens: Lens
+    products: Products
     bias: Tensor
     offsets: Tensor
     far: float
-    transform: RowTransform
-    size: float
-    is_unit: bool
+    is_sum: bool
+
+    @classmethod
+    def of(
+        cls,
+        lens: Lens,
+        linear: Linear,
+        prototypes: Tensor,
+        middle: Tensor,
+        cosine: float,
+        prior: Tensor,
+        dtype: torch.dtype,
+    ) -> "_LayerSums":
+        directions = cosine * unit(prototypes - middle)  # (N, d)
+        is_sum = lens.is_unit and not middle.any()
+        vectors = linear.weights + directions.T
+        if not is_sum:
+            vectors = torch.cat([linear.weights, directions.T, middle[:, None]], 1)
+        return cls(
+            lens=lens,
+            products=lens.products(vectors, dtype),
+            bias=(linear.bias + prior).to(dtype),
+            offsets=(directions @ middle).to(dtype),
+            far=float(middle @ middle),
+            is_sum=is_sum,
+        )
 
     def __call__(self, block: Block) -> tuple[Tensor, Tensor]:
         n_classes = len(self.bias)
-        sums = torch.zeros(n_classes, len(self.products), dtype=torch.float64)
+        sums = torch.zeros(n_classes, block.rows.dim, dtype=torch.float64)
         masses = torch.zeros(n_classes, dtype=torch.float64)
-        for chunk in block.unlabelled():
-            features = _features(self.transform, chunk, self.size).to(self.products.dtype)
-            linear, near, along = (features @ self.products).split([n_classes, n_classes, 1], dim=1)
-            norms = 1.0 if self.is_unit else features.square().sum(1, keepdim=True)
-            distances = (norms - 2 * along + self.far).clamp(min=1e-24).sqrt()  # to the middle
-            attention = torch.softmax(linear + (near - self.offsets) / distances + self.bias, dim=1)  # (m, N)
-            sums += attention.T @ features
+        for chunk, labels in block.chunks_with_labels():
+            seen = self.products(self.lens.rows(chunk))
+            logits = seen.values
+            if not self.is_sum:
+                linear, near, along = seen.values.split([n_classes, n_classes, 1], dim=1)
+                logits = linear + (near - self.offsets) / _distances(seen.rows, along, self.far, self.lens.is_unit)
+            attention = torch.softmax(logits + self.bias, dim=1)  # (m, N)
+            attention[torch.from_numpy(labels >= 0)] = 0
+            sums += seen.sums(attention)
             masses += attention.sum(0, dtype=torch.float64)
         return sums, masses
 
 
-def _layer_sums(
-    passes: Passes, linear: Linear, prototypes: Tensor, middle: Tensor, cosine: float, prior: Tensor, size: float
-) -> tuple[Tensor, Tensor]:
-    """Sums of the unlabelled rows by their attention to each class (N, d), and sums of the attention (N,)."""
-    directions = cosine * unit(prototypes - middle)  # (N, d)
-    work = _LayerSums(
-        products=torch.cat([linear.weights, directions.T, middle[:, None]], 1).to(passes.dtype),
-        bias=(linear.bias + prior).to(passes.dtype),
-        offsets=(directions @ middle).to(passes.dtype),
-        far=float(middle @ middle),
-        transform=passes.transform,
-        size=size,
-        is_unit=passes.dtype == torch.float32,
-    )
-    sums, masses = passes.shard.sums(*passes.shard.total(work, passes.rows, passes.labels))
-    return sums, masses
-
-
-def _cosines(features: Tensor, prototypes: Tensor, middle: Tensor) -> Tensor:
-    """(m, d), (N, d), (d,) -> (m, N), as seen from the middle."""
-    return unit(features - middle) @ unit(prototypes - middle).T
+def _distances(rows: Tensor, along: Tensor, far: float, is_unit: bool) -> Tensor:
+    """Of features to the middle (m, 1). rows: (m, d) the features, if they are not all of norm 1. along: (m, 1) their
+    product with the middle; far: its squared norm."""
+    squares = 1.0 if is_unit else rows.square().sum(1, keepdim=True)
+    return (squares - 2 * along + far).clamp(min=1e-24).sqrt()
 
 
 def _fading_cosine(n_shot: float) -> float:

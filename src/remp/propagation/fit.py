@@ -38,12 +38,14 @@ def fit_rows(
     settings: Adaptive | Propagation = _DEFAULTS,
     *,
     shard: Shard | None = None,
+    model: Adapted | Propagated | None = None,
 ) -> Fitted:
     """Learn the classes of all rows, and from hidden labels how sure its answers can be.
 
-    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row.
+    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. model: what `learn` made of the same, if that is
+    known.
     """
-    model = learn(rows, labels, n_classes, settings, shard)
+    model = model or learn(rows, labels, n_classes, settings, shard)
     held_out = hold_out(model, rows, labels)
     left_out = False
     if isinstance(model, Adapted):

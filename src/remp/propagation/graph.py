@@ -19,7 +19,7 @@ _LEAST, _PENALTY = -10.0, 0.1
 
 
 class Graph:
-    """Of rows (s, d) of norm 1, in float64. cosines: (s, s) of these, if they are known."""
+    """Of rows (s, d) of norm 1, in their precision. cosines: (s, s) of these, if they are known."""
 
     def __init__(self, rows: Tensor, cosines: Tensor | None = None) -> None:
         self._rows = rows
@@ -37,20 +37,23 @@ class Graph:
     def spread(self, labels: np.ndarray, n_classes: int) -> Tensor:
         """How much of each class arrives at each row (s, N): (1 - a S)^-1 Y, S = D^-1/2 W D^-1/2, a label of each class
         counting one over their number. labels: (s,), -1 for unlabelled."""
-        given = torch.zeros(len(labels), n_classes, dtype=torch.float64)
+        given = torch.zeros(len(labels), n_classes, dtype=self._rows.dtype)
         labelled = np.flatnonzero(labels >= 0)
         given[labelled, labels[labelled]] = 1
         return self._spread(given / given.sum(0).clamp(min=1))
 
     def linear(self, labels: np.ndarray, n_classes: int) -> Linear:
         """A linear function fitted to the logarithms of what arrives."""
-        logs = self.spread(labels, n_classes).clamp(min=1e-300).log()
+        logs = self.spread(labels, n_classes).double().clamp(min=1e-300).log()
         logs = (logs - logs.amax(1, keepdim=True)).clamp(min=_LEAST)
         logs = logs - logs.mean(1, keepdim=True)
         bias = logs.mean(0)
-        targets = logs - bias
-        weights = self._rows.T @ self._ridge(targets) if self._is_dual else self._ridge(self._rows.T @ targets)
-        return Linear(weights, bias)
+        targets = (logs - bias).to(self._rows)
+        if self._is_dual:
+            weights = (self._ridge(targets).T @ self._rows).T
+        else:
+            weights = self._ridge((targets.T @ self._rows).T)
+        return Linear(weights.double(), bias)
 
 
 class _Solver:

@@ -1,6 +1,7 @@
 """Exact rectification of any number of rows: the labelled ones are the support, the others the queries."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -40,6 +41,15 @@ class Propagation(Rectification):
         return FeatureTransform.parse(self.transform)
 
 
+class Views(NamedTuple):
+    """Logits (m, N) of the same rows: as they are decided by, with the prototypes before rectification, and without
+    rectification at all."""
+
+    logits: Tensor
+    before: Tensor
+    plain: Tensor
+
+
 @dataclass(frozen=True)
 class Propagated:
     """Prototypes of N classes, and what is needed to compare rows with them.
@@ -72,6 +82,11 @@ class Propagated:
     def scores(self, rows: Tensor) -> Tensor:
         """The same as `logits`: this rule adds nothing for the shares of the classes."""
         return self.logits(rows)
+
+    def views(self, rows: Tensor) -> Views:
+        """Raw rows (m, d) -> logits with and without rectification."""
+        before = self.logits(rows, rectified=False)
+        return Views(self.logits(rows), before, before)
 
     def without_rectification(self) -> "Propagated":
         """The same with the prototypes as they were before."""

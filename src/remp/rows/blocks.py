@@ -62,6 +62,16 @@ class Block:
             if is_free.any():
                 yield chunk if is_free.all() else chunk[torch.from_numpy(is_free)]
 
+    def chunks_with_labels(self) -> Iterator[tuple[Tensor, np.ndarray]]:
+        """All rows in pieces (m, dim), each with its labels (m,), -1 for none; pieces without an unlabelled row are
+        left out."""
+        at = 0
+        for chunk in self.chunks():
+            labels = self.labels[at : at + len(chunk)]
+            at += len(chunk)
+            if (labels < 0).any():
+                yield chunk, labels
+
 
 def _block(rows: Rows, at: np.ndarray, there: np.ndarray, start: int, stop: int, first: int) -> Block:
     labels = np.full(stop - start, -1, there.dtype)

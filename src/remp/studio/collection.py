@@ -21,7 +21,9 @@ from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
 from remp.propagation.adaptive import Adapted, Adaptive, without_root_of_signed
+from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import learn
+from remp.rectification.propagate import Propagated
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.classes import StudioClass
@@ -166,10 +168,18 @@ class Prediction:
     class_numbers: np.ndarray
 
 
-def predict(task: LabellingTask, features: Features, given: Labels) -> Prediction:
-    """What `remp label` says of the same labels, by the same functions; what to label next is `next_items`."""
+Model = Adapted | Propagated
+
+
+def predict(task: LabellingTask, features: Features, given: Labels, model: Model | None = None) -> Prediction:
+    """What `remp label` says of the same labels, by the same functions; what to label next is `next_items`.
+
+    model: what was learned of the same labels before, by `predict_soon`.
+    """
     made, numbers = given.task(task, features)
-    labelling = label_rows(made, ArrayRows(features.values), n_next=0, propagation=_SETTINGS)
+    rows = ArrayRows(features.values)
+    fitted = fit_rows(rows, made.labels, len(numbers), _SETTINGS, model=model)
+    labelling = label_rows(made, rows, n_next=0, propagation=_SETTINGS, fitted=fitted)
     assert labelling is not None  # None is for the other processes of several
     marked = given.labels[features.items] == UNKNOWN
     status = np.where(marked, STATUSES.index("unknown"), labelling.status).astype(labelling.status.dtype)
@@ -177,9 +187,12 @@ def predict(task: LabellingTask, features: Features, given: Labels) -> Predictio
     return _of_all(len(task.names), features, numbers, labelling)
 
 
-def predict_soon(task: LabellingTask, features: Features, given: Labels, last: Prediction) -> Prediction | None:
+def predict_soon(
+    task: LabellingTask, features: Features, given: Labels, last: Prediction
+) -> tuple[Prediction, Model] | None:
     """The classes by the same rule, before labels are hidden to see how sure they are: probabilities and what resembles
-    no class are by what the last prediction learned of that. None if the last one had other classes or items.
+    no class are by what the last prediction learned of that; and the model, for `predict`. None if the last one had
+    other classes or items.
 
     The classes are those of `predict`, unless the hidden labels then choose other evidence than the last time.
     """
@@ -189,10 +202,10 @@ def predict_soon(task: LabellingTask, features: Features, given: Labels, last: P
     if fitted is None or made.class_names != before.task.class_names or len(made.names) != len(before.task.names):
         return None
     rows = ArrayRows(features.values)
-    model = learn(rows, made.labels, len(numbers), _SETTINGS)
+    model = shown = learn(rows, made.labels, len(numbers), _SETTINGS)
     if isinstance(model, Adapted) and isinstance(fitted.model, Adapted):
-        model = replace(model, evidence=fitted.model.evidence, surroundings=None)
-    decision = decide(replace(fitted, model=model), rows, made.labels, Shard())
+        shown = replace(model, evidence=fitted.model.evidence, surroundings=None)
+    decision = decide(replace(fitted, model=shown), rows, made.labels, Shard())
     assert decision is not None  # None is for the other processes of several
     status = np.where(before.status == STATUSES.index("given"), STATUSES.index("labelled"), before.status)
     status[made.is_labelled] = STATUSES.index("given")
@@ -205,7 +218,7 @@ def predict_soon(task: LabellingTask, features: Features, given: Labels, last: P
         margin=decision.margin,
         status=status.astype(before.status.dtype),
     )
-    return _of_all(len(task.names), features, numbers, soon)
+    return _of_all(len(task.names), features, numbers, soon), model
 
 
 def _of_all(n: int, features: Features, numbers: np.ndarray, labelling: Labelling) -> Prediction:

@@ -188,13 +188,14 @@ class Session:
                 groups, self._n_grouped = tuple(find_groups(features.values, features.items)), len(features.items)
             self._publish(features, Insight(version, groups=groups))
             return
-        before, seconds = self.insight, dict[str, float]()
+        before, seconds, model = self.insight, dict[str, float](), None
         if before.prediction is not None and before.seconds.get("predict", 0.0) > _LONG:
             soon = predict_soon(self.task, features, given, before.prediction)
             if soon is not None:
+                prediction, model = soon
                 seconds["soon"] = time.perf_counter() - started
-                self._publish(features, replace(before, version=-1, prediction=soon, of=version))
-        judged = judge(predict(self.task, features, given), given.labels, self.task.labels, checks)
+                self._publish(features, replace(before, version=-1, prediction=prediction, of=version))
+        judged = judge(predict(self.task, features, given, model), given.labels, self.task.labels, checks)
         prediction = judged.prediction
         seconds["predict"] = time.perf_counter() - started
         first = Insight(
