@@ -91,7 +91,7 @@ def _single(values: np.ndarray | Tensor) -> Tensor:
     if isinstance(values, Tensor):
         return values
     with np.errstate(over="ignore"):  # beyond float32: infinite, which is reported with the row's number
-        return torch.from_numpy(values.astype(np.float32))
+        return torch.from_numpy(values.astype(np.float32, order="C"))
 
 
 class JoinedRows:
