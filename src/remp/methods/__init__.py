@@ -28,6 +28,7 @@ from remp.methods.soft_kmeans import SoftKMeans
 from remp.methods.tadam import TADAM
 from remp.methods.tim import TIMADM, TIMGD, AlphaTIM
 from remp.methods.tpn import TPN
+from remp.methods.unem import UNEM
 
 METHODS: dict[str, type[Method]] = {
     "alpha-tim": AlphaTIM,
@@ -61,6 +62,7 @@ METHODS: dict[str, type[Method]] = {
     "tim-adm": TIMADM,
     "tim-gd": TIMGD,
     "tpn": TPN,
+    "unem": UNEM,
 }
 
 # Classes of the user's own, by "module:Class"; known in this process only, since a file never names code to import.
@@ -96,6 +98,7 @@ __all__ = [
     "TIMADM",
     "TIMGD",
     "TPN",
+    "UNEM",
     "AlphaTIM",
     "EPNet",
     "LabelShiftEM",

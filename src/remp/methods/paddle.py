@@ -8,14 +8,11 @@ from torch import Tensor
 from remp.checks import check_choice, require_at_least, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.whole_episode import inner_products, mean_weights, squared_distances, stacked
+from remp.methods.maths.mixture import in_spread, mixture_scores
+from remp.methods.maths.whole_episode import stacked
 from remp.rectification.number_range import TINY, in_safe_range, to_dtype
-from remp.rectification.similarity import unit
 
 Normalisation = Literal["spread", "range"]
-
-_SMALLEST_SHARE = 1e-6
-_SMALLEST_SPREAD = 1e-3  # of unit vectors; below, rounding would be taken for differences
 
 
 class PADDLE(Method):
@@ -58,28 +55,11 @@ class PADDLE(Method):
 
     def logits(self, episodes: Episodes) -> Tensor:
         features, n_support = stacked(episodes), episodes.support.shape[1]
-        items = (_in_spread if self.normalisation == "spread" else _in_range)(features, n_support)
-        products = inner_products(items)
+        items = (in_spread if self.normalisation == "spread" else _in_range)(features, n_support)
         labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)  # (E, N, S)
-        weights, prior = mean_weights(labels, items.shape[1]), torch.zeros_like(labels[..., :1])
-        scores = prior
-        for _ in range(self.steps):
-            scores = prior - self.scale / 2 * squared_distances(weights, products)[..., n_support:]  # (E, N, Q)
-            shares = scores.softmax(-2)
-            prior = self.penalty * (1 + (shares.mean(-1, keepdim=True) + _SMALLEST_SHARE).log())
-            weights = mean_weights(torch.cat([labels, shares], dim=-1))
+        scales, penalties = (items.new_full((self.steps,), value) for value in (self.scale, self.penalty))
+        scores = mixture_scores(items, labels, scales, penalties)
         return to_dtype(scores.log_softmax(-2), features.dtype).transpose(-1, -2)
-
-
-def _in_spread(items: Tensor, n_support: int) -> Tensor:
-    """Unit vectors, centred and divided by the root mean square distance of the queries from their mean: (E, S + Q, d).
-
-    Queries that agree, or a single one, have no spread: they are not divided.
-    """
-    items = unit(items)
-    items = items - items[:, n_support:].mean(1, keepdim=True)
-    spread = items[:, n_support:].square().sum(-1).mean(-1).sqrt()  # (E,)
-    return items / torch.where(spread < _SMALLEST_SPREAD, 1.0, spread)[:, None, None]
 
 
 def _in_range(items: Tensor, n_support: int) -> Tensor:
