@@ -91,16 +91,7 @@ def label(
             model_place.check()
     given = None if labels is None else Path(labels)
     found = read_source(source, options, labels=given, engine=engine, shard=shard)
-    labelling = label_rows(
-        found.task,
-        found.rows,
-        reject=options.reject,
-        unknown=options.unknown,
-        n_next=options.n_next,
-        propagation=options.propagation,
-        shard=shard,
-        **found.hashes,
-    )
+    labelling = _labelled(found, options, propagation=options.propagation, shard=shard)
     if labelling is None:
         return None
     said = str(given) if given else FOLDERS if found.task.paths else "a column"
@@ -136,18 +127,15 @@ def label_new(
     place.check()
     found = read_source(source, options, model=SavedModel(model, learned, embedder), engine=engine)
     shard = engine.shard() if engine else None
-    labelling = label_rows(
-        found.task,
-        found.rows,
-        reject=options.reject,
-        unknown=options.unknown,
-        n_next=options.n_next,
-        model=learned.with_rows(found.rows, shard) if together else learned,
-        shard=shard,
-        **found.hashes,
-    )
+    learned = learned.with_rows(found.rows, shard) if together else learned
+    labelling = _labelled(found, options, model=learned, shard=shard)
     assert labelling is not None  # None is for the other processes of several
     return _written(labelling, place, found, options, name, {"model": str(model), "together": together})
+
+
+def _labelled(found: Found, options: LabelOptions, **learning: Any) -> Labelling | None:
+    asked: dict[str, Any] = {"reject": options.reject, "unknown": options.unknown, "n_next": options.n_next}
+    return label_rows(found.task, found.rows, **asked, **found.hashes, **learning)
 
 
 def _written(

@@ -221,8 +221,12 @@ def _check_episodes(path: Path, episodes: Episodes, protocol: Protocol) -> None:
     ids = torch.cat([episodes.support, episodes.query], dim=1).sort(dim=1).values
     if not ((labels >= 0) & (labels < n_way)).all():
         raise EpisodeError(f"labels run from {int(labels.min())} to {int(labels.max())}, needed 0 to {n_way - 1}")
-    if (ids[:, 1:] == ids[:, :-1]).any():
-        raise EpisodeError("an image comes twice in one episode")
+    if len(twice := (ids[:, 1:] == ids[:, :-1]).nonzero()):
+        episode, place = twice[0].tolist()
+        raise EpisodeError(
+            f"an image comes twice in one episode: number {int(ids[episode, place])} in episode {episode}. "
+            "Draw without putting back, as EpisodeSampler does"
+        )
 
 
 def _check_fingerprint(path: Path, file: EpisodeFile, images: ImageSet) -> None:
@@ -236,14 +240,12 @@ def _check_fingerprint(path: Path, file: EpisodeFile, images: ImageSet) -> None:
 
 def _check_images(path: Path, episodes: Episodes, images: ImageSet) -> None:
     """Every id is an image of the set, and of the class it is said to be."""
-    assert episodes.query_labels is not None, "checked before"
-    assert episodes.class_ids is not None, "checked before"
     ids = torch.cat([episodes.support, episodes.query], dim=1).cpu().numpy()
-    ways = torch.cat([episodes.support_labels, episodes.query_labels], dim=1)
+    ways = torch.cat([episodes.support_labels, episodes.known_query_labels], dim=1)
     if ids.size and (ids.min() < 0 or ids.max() >= len(images.labels)):
         raise DataError(
             f"{path}: image ids run from {ids.min()} to {ids.max()}, but {images.name}/{images.split} has "
             f"{len(images.labels)} images: draw the episodes from that set"
         )
-    if (images.labels[ids] != episodes.class_ids.gather(1, ways).cpu().numpy()).any():
+    if (images.labels[ids] != episodes.classes_of(ways).cpu().numpy()).any():
         raise DataError(f"{path}: an image of {images.name}/{images.split} is not of the class the episodes say")

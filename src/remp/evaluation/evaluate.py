@@ -144,7 +144,7 @@ def score_episodes(
 
     def score(start: int) -> np.ndarray:
         with torch.inference_mode():
-            part = transform.episodes(_gathered(episodes[start : start + batch], features))
+            part = transform.episodes(episodes[start : start + batch].gather(features))
             return _accuracy(method.logits(part.without_query_labels()), part)
 
     keep_freed_memory()
@@ -154,11 +154,6 @@ def score_episodes(
             parts.append(part)
             bar.advance(len(part))
     return np.concatenate(parts)
-
-
-def _gathered(episodes: Episodes, features: Tensor) -> Episodes:
-    """Episodes of features for those of image ids; several times as fast as to index, which can do more than rows."""
-    return episodes.map(lambda ids: features.index_select(0, ids.to(features.device)))
 
 
 def _score_image_episodes(

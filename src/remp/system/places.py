@@ -100,9 +100,9 @@ class Place:
 
     def _open(self) -> tuple[Any, str]:
         """A file system of pyarrow, and the path in it."""
-        folder, mark, options = ("", "", "") if self.is_local else self.address.partition("?")
         if self.is_local:
-            return _local_system(), self.address
+            return _pyarrow_fs().LocalFileSystem(), self.address
+        folder, mark, options = self.address.partition("?")
         scheme, _, rest = folder.partition("://")
         root, _, below = rest.partition("/")
         system, path = _system(f"{scheme}://{root}{mark}{options}")
@@ -128,10 +128,6 @@ def _system(address: str) -> tuple[Any, str]:
         return fs.FileSystem.from_uri(address)
     except (OSError, ValueError) as error:  # ValueError: pyarrow's own kind of "invalid"
         raise DataError(f"{address.partition('?')[0]} cannot be opened: {str(error).splitlines()[0]}") from error
-
-
-def _local_system() -> Any:
-    return _pyarrow_fs().LocalFileSystem()
 
 
 def _pyarrow_fs() -> Any:
