@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from remp.evaluation.statistics import mean_interval as mean_interval
     from remp.evaluation.statistics import paired_difference as paired_difference
     from remp.label_files import label as label
-    from remp.labelling.options import LabelOptions as LabelOptions
+    from remp.labelling.pipeline import LabelOptions as LabelOptions
     from remp.methods import METHODS as METHODS
     from remp.methods import Method as Method
     from remp.models import load as load
@@ -64,7 +64,7 @@ _NAMES = {
     "remp.evaluation.result": ["Result"],
     "remp.evaluation.statistics": ["mean_interval", "paired_difference"],
     "remp.label_files": ["label"],
-    "remp.labelling.options": ["LabelOptions"],
+    "remp.labelling.pipeline": ["LabelOptions"],
     "remp.methods": ["METHODS", "Method"],
     "remp.models": ["load", "load_labelling"],
     "remp.rectification.rectify": ["rectify"],

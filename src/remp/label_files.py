@@ -10,12 +10,11 @@ from remp.backbones.embedding import Embedder
 from remp.engine.local import Engine, Threads
 from remp.errors import ConfigError
 from remp.label_sources import Found, SavedModel, is_embeddings, local_name, read_source
-from remp.labelling.options import LabelOptions
 from remp.labelling.outcome import FOLDERS, Labelling
 from remp.labelling.output.class_folders import write_class_folders
 from remp.labelling.output.result_folder import ResultFolder
 from remp.labelling.output.tables import write_labels
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.propagation.adaptive import Adaptive
 from remp.propagation.learned import Learned
 from remp.propagation.saved import FILE, read_labelling, save_labelling

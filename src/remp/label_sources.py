@@ -15,7 +15,7 @@ from remp.engine.local import Engine, Threads
 from remp.errors import CheckpointError, ConfigError
 from remp.labelling.embedding.cache import digest
 from remp.labelling.embedding.embed import Stage, embed_pictures
-from remp.labelling.options import LabelOptions
+from remp.labelling.pipeline import LabelOptions
 from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task, unlabelled_rows
 from remp.labelling.tasks.folder import find_pictures, folder_task
 from remp.labelling.tasks.listed import listed_task

@@ -12,7 +12,7 @@ from remp.engine.embed import embed
 from remp.engine.local import Threads
 from remp.errors import CheckpointError, ConfigError, DataError
 from remp.label_files import label, label_new
-from remp.labelling.options import LabelOptions
+from remp.labelling.pipeline import LabelOptions
 from remp.system.places import place
 
 pyarrow = pytest.importorskip("pyarrow")

@@ -185,7 +185,7 @@ def test_a_folder_of_pictures_is_embedded_and_labelled(three, tmp_path, own_home
 
 
 def options():
-    from remp.labelling.options import LabelOptions
+    from remp.labelling.pipeline import LabelOptions
 
     return LabelOptions(backbone=mean_colour_embedder())
 

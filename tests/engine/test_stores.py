@@ -13,7 +13,7 @@ from embedding_cases import colours, mean_colour_embedder, write_pictures
 from remp.engine.embed import embed
 from remp.errors import DataError
 from remp.label_files import label
-from remp.labelling.options import LabelOptions
+from remp.labelling.pipeline import LabelOptions
 from remp.rows.dataset import parquet_dataset
 from remp.system.places import Place
 

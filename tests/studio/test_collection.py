@@ -9,8 +9,8 @@ import pytest
 from embedding_cases import mean_colour_embedder
 from remp.errors import DataError
 from remp.label_files import label
-from remp.labelling.options import LabelOptions
 from remp.labelling.outcome import STATUSES
+from remp.labelling.pipeline import LabelOptions
 from remp.studio.collection import Embedding, Labels, find_all, next_items, open_collection, predict, predict_soon
 from studio_cases import numbers_of, session_of, started, write_collection
 

@@ -52,8 +52,8 @@ def label(
     """Label the rest of your pictures from a few examples. Your files are only read."""
     from remp.label_files import label as run
     from remp.label_files import label_new
-    from remp.labelling.options import LabelOptions
     from remp.labelling.outcome import Labelling
+    from remp.labelling.pipeline import LabelOptions
     from remp.report.label.summary import stages_line, summary
 
     if model is not None and (labels or backbone or side or save):

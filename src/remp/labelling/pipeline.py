@@ -1,20 +1,24 @@
-"""From features and a few labels to the outcome: propagate, calibrate, decide, and judge the result."""
+"""From features and a few labels to the outcome, and the options of that: propagate, calibrate, decide, and judge."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
+from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError
 from remp.labelling.decision import Decision, decide
 from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
+from remp.labelling.output.class_folders import Way
 from remp.labelling.quality.advice import MOST_CANDIDATES, advise
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.findings import duplicates, similar_classes, single_examples, suspicious_labels
 from remp.labelling.quality.unknown import at_home, smallest_known, spreads_of
 from remp.labelling.tasks.task import LabellingTask
+from remp.models import DEFAULT_EMBEDDER
 from remp.propagation.adaptive import Adapted, Adaptive
 from remp.propagation.fit import Fitted, fit_rows
 from remp.propagation.held_out import sample_of
@@ -31,6 +35,51 @@ _UNLIKE = 0.5
 # An interval wider than this says nothing: then no number is stated.
 _TOO_WIDE = 0.5
 _DEFAULTS = Adaptive()
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """How to label.
+
+    Parameters
+    ----------
+    backbone : str or Embedder
+        What makes features of pictures: "efficientnet-lite0", a checkpoint of remp, the folder of a run, a shipped
+        name, "timm:NAME", or an Embedder.
+    side : int, optional
+        Pixels of the squares that the backbone is fed, if not those that it is made for. Fewer are faster, more are
+        better.
+    reject : float, optional
+        Leave items below this probability without a label.
+    unknown : bool
+        Leave items without a label that resemble no class.
+    n_next : int
+        How many items to propose for labelling.
+    class_folders : {"copy", "link"}, optional
+        Copy the pictures, or link to them, class by class.
+    propagation : Propagation
+        Settings of the rectification.
+
+    Examples
+    --------
+    >>> from remp import LabelOptions
+    >>> LabelOptions(reject=0.9, class_folders="copy").n_next
+    10
+    """
+
+    backbone: str | Embedder = DEFAULT_EMBEDDER
+    side: int | None = None
+    reject: float | None = None
+    unknown: bool = True
+    n_next: int = 10
+    class_folders: Way | None = None
+    propagation: Adaptive | Propagation = field(default_factory=Adaptive)
+
+    def __post_init__(self) -> None:
+        if self.reject is not None and not 0 <= self.reject <= 1:
+            raise ConfigError(f"reject is {self.reject}; needed a probability: 0 … 1")
+        if self.n_next < 0:
+            raise ConfigError(f"{self.n_next} items to label next were asked for; needed 0 or more")
 
 
 def label_rows(
@@ -71,10 +120,7 @@ def label_rows(
         return None
     with _timed("judge", seconds):
         status = _status(task, decision, fitted, reject)
-        no_estimate = _no_estimate(task, status)
-        estimate = None if no_estimate else _estimate(task, rows, fitted, counts)
-        if estimate is not None and estimate.high - estimate.low > _TOO_WIDE:
-            no_estimate, estimate = _too_wide(estimate), None
+        estimate, no_estimate = _estimate(task, rows, fitted, counts, status)
         findings = (
             *(() if model else suspicious_labels(task, fitted.held_out, fitted.calibration)),
             *duplicates(
@@ -115,34 +161,29 @@ def label_rows(
     )
 
 
-def _estimate(task: LabellingTask, rows: Rows, fitted: Fitted, counts: np.ndarray) -> AccuracyEstimate | None:
-    """The accuracy, from a sample of the unlabelled items."""
+def _estimate(
+    task: LabellingTask, rows: Rows, fitted: Fitted, counts: np.ndarray, status: np.ndarray
+) -> tuple[AccuracyEstimate | None, str]:
+    """The accuracy, from a sample of the unlabelled items, or why it cannot be known; neither if there are none."""
     unlabelled = np.flatnonzero(~task.is_labelled)
-    logits = fitted.model.logits(rows.take(sample_of(unlabelled, _JUDGED)))
-    return estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts)
-
-
-def _no_estimate(task: LabellingTask, status: np.ndarray) -> str:
-    """Why the accuracy cannot be known; "" if it can, or if there is nothing to know."""
-    unlabelled = ~task.is_labelled
-    if not unlabelled.any():
-        return ""
+    if not len(unlabelled):
+        return None, ""
     if len(task.class_names) == 1:
-        return "there is one class only: examples of what is not in it would tell how well it is recognised"
+        return None, "there is one class only: examples of what is not in it would tell how well it is recognised"
     strange = int((status[unlabelled] == STATUSES.index("unknown")).sum())
-    if strange > _UNLIKE * unlabelled.sum():
-        return (
-            f"{strange:,} of {unlabelled.sum():,} unlabelled items are unlike all labelled ones: label some of "
+    if strange > _UNLIKE * len(unlabelled):
+        return None, (
+            f"{strange:,} of {len(unlabelled):,} unlabelled items are unlike all labelled ones: label some of "
             "these, so that the labelled items are like the others"
         )
-    return ""
-
-
-def _too_wide(estimate: AccuracyEstimate) -> str:
-    return (
-        f"it may be anything from {estimate.low:.0%} to {estimate.high:.0%}: too few labels could be hidden to check "
-        "it, so label one or two more items of each class"
-    )
+    logits = fitted.model.logits(rows.take(sample_of(unlabelled, _JUDGED)))
+    estimate = estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts)
+    if estimate is not None and estimate.high - estimate.low > _TOO_WIDE:
+        return None, (
+            f"it may be anything from {estimate.low:.0%} to {estimate.high:.0%}: too few labels could be hidden to "
+            "check it, so label one or two more items of each class"
+        )
+    return estimate, ""
 
 
 def _status(task: LabellingTask, decision: Decision, fitted: Fitted | None, reject: float | None) -> np.ndarray:
