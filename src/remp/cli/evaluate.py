@@ -10,6 +10,7 @@ import typer
 
 from remp.cli.options import Distribution, SeveralShots, Shots, file_and_settings, make_protocol
 from remp.errors import ConfigError, RempError
+from remp.system.files import numbered
 
 if TYPE_CHECKING:
     from remp.evaluation.frozen_features import FrozenFeatures
@@ -113,7 +114,8 @@ def compare(
     names = chosen_methods(methods, reference)
     source = _Source.find(features, data, side)
     images = open_data(source.data, split)
-    folder = out or _free_folder(f"{source.name}-{images.name}-{split}")
+    default = Path("runs/comparisons") / f"{source.name}-{images.name}-{split}"
+    folder = out or next(free for free in numbered(default) if not free.exists())
     check_free(folder, overwrite=overwrite)
     training_images = open_data(images.name, "train") if "train" in read_index(images.name)["splits"] else None
     made = source.embed(images, training_images=training_images, transform=transform)
@@ -149,15 +151,6 @@ class _Source:
             )
         name = features.replace(":", "-").replace("/", "-")
         return cls(name, data, partial(pretrained_features, find_embedder(features, side=side)))
-
-
-def _free_folder(name: str) -> Path:
-    """A folder of that name under runs/comparisons that is not there yet, with a number if need be."""
-    folder, number = Path("runs/comparisons") / name, 1
-    while folder.exists():
-        number += 1
-        folder = folder.with_name(f"{name}-{number}")
-    return folder
 
 
 def audit(

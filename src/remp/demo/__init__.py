@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from remp.evaluation.evaluate import evaluate
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import comparison_table
 from remp.models import load
+from remp.system.files import numbered
 from remp.trained import Trained
 from remp.training import train
 
@@ -77,14 +79,11 @@ def run_steps(out: Path, sets: Mapping[str, ImageSet], scale: Scale) -> Path:
 
 def claim_folder(out: Path) -> Path:
     """Make the first free folder of out, out-2, out-3 …"""
-    number, folder = 1, out
-    while True:
-        try:
+    for folder in numbered(out):
+        with suppress(FileExistsError):
             folder.mkdir(parents=True)
             return folder
-        except FileExistsError:
-            number += 1
-            folder = out.with_name(f"{out.name}-{number}")
+    raise AssertionError("names have no end")
 
 
 def read_history(run: Path) -> list[dict[str, Any]]:

@@ -3,8 +3,9 @@
 import os
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import platformdirs
@@ -27,6 +28,12 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def numbered(path: Path) -> Iterator[Path]:
+    """path, path-2, path-3 …: for whoever looks for a name that is free."""
+    yield path
+    yield from (path.with_name(f"{path.name}-{number}") for number in count(2))
 
 
 def remove_abandoned(parent: Path, prefix: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remp.errors import ConfigError, OutputError
-from remp.system.files import remove_abandoned
+from remp.system.files import numbered, remove_abandoned
 
 _PARTIAL, _OLD = ".remp-label.partial-", ".remp-label.old-"
 _MANIFEST = ".remp-label.json"
@@ -63,11 +63,8 @@ class ResultFolder:
         if self.overwrite and _is_taken(self.path):
             _exchange(partial, self.path)
             return self.path
-        path, number = self.path, 1
-        while self.numbered and _is_taken(path):
-            number += 1
-            path = self.path.with_name(f"{self.path.name}-{number}")
-        return partial.rename(path)  # fails if somebody has put something there meanwhile
+        free = next(path for path in numbered(self.path) if not _is_taken(path)) if self.numbered else self.path
+        return partial.rename(free)  # fails if somebody has put something there meanwhile
 
 
 def _is_taken(path: Path) -> bool:
