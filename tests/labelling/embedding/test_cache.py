@@ -10,7 +10,7 @@ import pytest
 from remp.labelling.embedding.cache import KEY, RecordFiles, digest
 
 resource = pytest.importorskip("resource")  # not on Windows
-KEYS = np.dtype([("key", KEY)])
+KEYS = np.dtype([("key", KEY), ("check", KEY)])
 
 
 def files(folder):
@@ -23,14 +23,13 @@ def key(number: int) -> bytes:
 
 def add(records: RecordFiles, *numbers: int) -> None:
     rows = np.array([[number] * 3 for number in numbers], "<f4")
-    records.append(rows, np.array([(key(number),) for number in numbers], KEYS))
+    records.append(rows, np.array([(key(number), b"") for number in numbers], KEYS))
 
 
 def values(folder, *numbers: int) -> dict[int, float]:
     """What is found of these numbers."""
-    records = files(folder)
-    found = records.find({key(number) for number in numbers})
-    return {n: float(records.read(found[key(n)][0], "rows")[found[key(n)][1]][0]) for n in numbers if key(n) in found}
+    found = {found: float(row[0]) for found, (row, _) in files(folder).take({key(number) for number in numbers})}
+    return {number: found[key(number)] for number in numbers if key(number) in found}
 
 
 def test_what_was_appended_is_found_and_nothing_else(tmp_path):
@@ -46,7 +45,7 @@ def test_a_folder_that_is_not_there_holds_nothing(tmp_path):
 
 def test_the_newest_record_of_a_key_counts(tmp_path):
     for row in (5.0, 6.0):
-        files(tmp_path).append(np.full((1, 3), row, "<f4"), np.array([(key(1),)], KEYS))
+        files(tmp_path).append(np.full((1, 3), row, "<f4"), np.array([(key(1), b"")], KEYS))
     assert values(tmp_path, 1) == {1: 6.0}
 
 
@@ -72,6 +71,20 @@ def test_a_record_that_is_cut_off_is_not_there_and_the_others_are(tmp_path, kind
     path = next(tmp_path.glob(f"*.{kind}"))
     path.write_bytes(path.read_bytes()[:-lost])
     assert values(tmp_path, 1, 2, 3) == {1: 1.0, 2: 2.0}
+
+
+@pytest.mark.parametrize("kind", ["rows", "keys"])
+def test_a_record_in_which_a_byte_changed_is_not_there_until_it_is_made_again(tmp_path, kind):
+    add(files(tmp_path), 1, 2, 3)
+    path = next(tmp_path.glob(f"*.{kind}"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    records = files(tmp_path)
+    assert {found for found, _ in records.take({key(1), key(3)})} == {key(1)}
+    assert records.damaged == {key(3)}
+    add(records, 3)
+    assert {found for found, _ in records.take({key(1), key(3)})} == {key(1), key(3)}
 
 
 def test_a_missing_file_of_rows_and_strange_files_do_no_harm(tmp_path):

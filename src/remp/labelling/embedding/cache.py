@@ -20,12 +20,10 @@ _SETTLED = 2 * 10**9  # ns: a file changed later than that may change again with
 
 
 class EmbeddingCache:
-    """The embedding and the picture hash of each content hash, for one embedder. Each has a check sum: what is damaged
-    counts as not there, and is made again."""
+    """The embedding and the picture hash of each content hash, for one embedder."""
 
     def __init__(self, folder: Path, embedder_hash: str, dim: int) -> None:
         self._files = RecordFiles(folder / embedder_hash[:32], rows=np.dtype(("<f4", (dim,))), keys=_KEYS)
-        self._damaged: set[bytes] = set()
 
     @property
     def problem(self) -> str:
@@ -35,35 +33,21 @@ class EmbeddingCache:
     def contents(self) -> set[bytes]:
         """The content hashes that are there, as far as one knows without reading the embeddings."""
         keys = (key for name in self._files.names() for key in self._files.keys(name).tolist())
-        return set(keys) - self._damaged
+        return set(keys) - self._files.damaged
 
     def take(self, wanted: set[bytes]) -> Iterator[tuple[bytes, np.ndarray, int]]:
         """(content hash, embedding (dim,), picture hash) of each of these that is there."""
-        places = sorted((*place, content) for content, place in self._files.find(wanted - self._damaged).items())
-        for name, part in groupby(places, key=lambda place: place[0]):
-            rows, keys = self._files.read(name, "rows"), self._files.read(name, "keys")
-            for _, number, content in part:
-                row, picture = np.array(rows[number]), int(keys["picture"][number])
-                if _check(content, row, picture) == keys["check"][number].tobytes():
-                    yield content, row, picture
-                else:
-                    self._damaged.add(content)
+        for content, (row, record) in self._files.take(wanted):
+            yield content, row, int(record["picture"])
 
     def add(self, contents: Sequence[bytes], values: np.ndarray, pictures: np.ndarray) -> None:
         """Keep embeddings (n, dim) and picture hashes (n,)."""
-        keys = np.empty(len(contents), _KEYS)
-        keys["key"] = np.array(contents, KEY)
-        keys["picture"] = pictures
-        keys["check"] = np.array([_check(*item) for item in zip(contents, values, pictures, strict=True)], KEY)
+        keys = np.zeros(len(contents), _KEYS)
+        keys["key"], keys["picture"] = np.array(contents, KEY), pictures
         self._files.append(values.astype("<f4", copy=False), keys)
-        self._damaged -= set(contents)
 
     def close(self) -> None:
         self._files.close()
-
-
-def _check(content: bytes, row: np.ndarray, picture: int) -> bytes:
-    return digest(content, row.astype("<f4", copy=False).tobytes(), int(picture).to_bytes(8, "little"))
 
 
 @dataclass(frozen=True)
@@ -86,27 +70,20 @@ def identity(path: Path) -> Identity | None:
 
 
 class KnownFiles:
-    """Content hashes of files that were read before. Each has a check sum: what is damaged counts as not there."""
+    """Content hashes of files that were read before."""
 
     def __init__(self, folder: Path) -> None:
         self._files = RecordFiles(folder / "files", files=_RECORD)
 
     def contents(self, identities: Sequence[Identity | None]) -> list[bytes | None]:
         """The content hash of each file, or None where it is to be read."""
-        keys = [one.key if one else b"" for one in identities]
-        places = self._files.find(set(keys) - {b""})
-        files = {name: self._files.read(name, "files") for name, _ in places.values()}
-        records = {key: files[name][number] for key, (name, number) in places.items()}
-        known = {
-            key: record["content"].tobytes()
-            for key, record in records.items()
-            if digest(key, record["content"].tobytes()) == record["check"].tobytes()
-        }
-        return [known.get(key) for key in keys]
+        found = self._files.take({one.key for one in identities if one})
+        known = {key: record["content"].tobytes() for key, (record,) in found}
+        return [known.get(one.key) if one else None for one in identities]
 
     def add(self, one: Identity, content: bytes) -> None:
         if one.is_settled:
-            self._files.append(np.array([(one.key, content, digest(one.key, content))], _RECORD))
+            self._files.append(np.array([(one.key, content, b"")], _RECORD))
 
     def close(self) -> None:
         self._files.close()
@@ -116,18 +93,34 @@ class RecordFiles:
     """Files of records of one size, in a folder that many processes append to at once and that survives any of them.
 
     Each process appends to files of its own, so that none waits for another, on shared disks neither. A record that is
-    cut off, since the process was killed or the disk is full, ends its file and is not read. Not SQLite: its locks fail
+    cut off, since the process was killed or the disk is full, ends its file and is not read. Each has a check sum: what
+    is damaged counts as not there, and is made again. Not SQLite: its locks fail
     on the network disks that several machines share, and a row is read here by its place alone.
     """
 
     def __init__(self, folder: Path, **kinds: np.dtype) -> None:
         """kinds: of records, each in a file of its own: record i of one kind belongs to record i of the others. The
-        last kind has a field "key"; it is written last, and says that the others are there."""
+        last kind begins with a field "key" and ends with a field "check"; it is written last, and says that the others
+        are there."""
         self.folder, self._kinds = folder, kinds
         self._own = f"{time.time_ns():020d}-{secrets.token_hex(4)}"  # in the order of time
         self._open: list[int] = []
         self.problem = ""
         """Why nothing is kept any more: no right, no room, no such disk."""
+        self.damaged: set[bytes] = set()
+        """Keys whose record did not fit its check sum."""
+
+    def take(self, wanted: Collection[bytes]) -> Iterator[tuple[bytes, list[np.ndarray]]]:
+        """Each of these keys that is there, and its newest record of each kind."""
+        places = sorted((*place, key) for key, place in self.find(set(wanted) - self.damaged).items())
+        for name, part in groupby(places, key=lambda place: place[0]):
+            kinds = [self.read(name, kind) for kind in self._kinds]
+            for _, number, key in part:
+                records = [np.array(kind[number]) for kind in kinds]
+                if records[-1]["check"].tobytes() == _check_sum(records):
+                    yield key, records
+                else:
+                    self.damaged.add(key)
 
     def find(self, wanted: Collection[bytes]) -> dict[bytes, tuple[str, int]]:
         """Keys that are there -> file and number of their newest record."""
@@ -163,9 +156,12 @@ class RecordFiles:
             return np.empty(0, dtype)
 
     def append(self, *records: np.ndarray) -> None:
-        """Keep records, the same number of each kind. Where that fails, `problem` says why and no more are kept."""
+        """Keep records, the same number of each kind; their check sums are filled in. Where that fails, `problem` says
+        why and no more are kept."""
         if self.problem:
             return
+        records[-1]["check"] = np.array([_check_sum(record) for record in zip(*records, strict=True)], KEY)
+        self.damaged -= set(records[-1]["key"].tolist())
         try:
             self._open = self._open or self._create()
             for file, part in zip(self._open, records, strict=True):
@@ -184,6 +180,12 @@ class RecordFiles:
 
     def _path(self, name: str, kind: str) -> Path:
         return self.folder / f"{name}.{kind}"
+
+
+def _check_sum(records: Sequence[np.ndarray]) -> bytes:
+    """Of a record of each kind: all of it but the check sum itself, the key first."""
+    *others, last = (record.tobytes() for record in records)
+    return digest(last[:KEY_BYTES], *others, last[KEY_BYTES:-KEY_BYTES])
 
 
 def digest(*parts: bytes) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from remp.datasets.decode import UnreadablePicture, centre_square
-from remp.labelling.embedding.cache import KEY, RecordFiles, digest, identity
+from remp.labelling.embedding.cache import KEY, RecordFiles, identity
 from remp.labelling.embedding.pictures import read_file
 from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling, Status
 from remp.report.drawing import class_colour
@@ -164,7 +164,7 @@ class TileChoice:
 
 SIDE, QUALITY = 128, 80
 MOST_BYTES = 12 * 1024  # of a JPEG; the few larger ones are made again
-_RECORD = np.dtype([("jpeg", f"V{MOST_BYTES}"), ("length", "<u4"), ("check", KEY), ("key", KEY)])
+_RECORD = np.dtype([("key", KEY), ("jpeg", f"V{MOST_BYTES}"), ("length", "<u4"), ("check", KEY)])
 
 
 def thumbnail_sources(paths: Sequence[Path]) -> list[str | None]:
@@ -202,25 +202,19 @@ def _thumbnail(path: Path) -> bytes | None:
 
 
 class ThumbnailCache:
-    """One JPEG per key, each with a check sum: what is damaged counts as not there."""
+    """One JPEG per key."""
 
     def __init__(self, folder: Path) -> None:
         self._files = RecordFiles(folder, thumbnails=_RECORD)
 
     def take(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
         """Key -> JPEG, of those keys that are there."""
-        found = {}
-        for key, (name, number) in self._files.find(keys).items():
-            record = self._files.read(name, "thumbnails")[number]
-            jpeg = record["jpeg"].tobytes()[: int(record["length"])]
-            if digest(key, jpeg) == record["check"].tobytes():
-                found[key] = jpeg
-        return found
+        found = self._files.take(keys)
+        return {key: record["jpeg"].tobytes()[: int(record["length"])] for key, (record,) in found}
 
     def add(self, jpegs: Mapping[bytes, bytes]) -> None:
         """Keep JPEGs by their key. A disk that is full or read-only keeps none, which costs time and nothing else."""
-        small = {key: jpeg for key, jpeg in jpegs.items() if len(jpeg) <= MOST_BYTES}
-        if small:
-            records = [(jpeg, len(jpeg), digest(key, jpeg), key) for key, jpeg in small.items()]
+        records = [(key, jpeg, len(jpeg), b"") for key, jpeg in jpegs.items() if len(jpeg) <= MOST_BYTES]
+        if records:
             self._files.append(np.array(records, _RECORD))
             self._files.close()
