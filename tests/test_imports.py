@@ -145,6 +145,11 @@ def test_the_whole_library_imports_no_plots_and_no_command_line():
     assert run(code % heavy) == "[]\n"
 
 
+def test_the_command_line_starts_without_torch():
+    heavy = ["matplotlib", "sklearn", "scipy", "lightning_fabric", "torch"]
+    assert run(f"import sys, remp.cli; print([m for m in {heavy} if m in sys.modules])") == "[]\n"
+
+
 def test_the_public_names_are_there():
     wanted = ["train", "resume", "evaluate", "load", "open_data", "Episodes", "EpisodeSampler", "Protocol", "METHODS"]
     wanted += ["BACKBONES", "rectify", "Rectification", "RempError", "ConfigError", "__version__"]
