@@ -96,6 +96,11 @@ def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
+def dense_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean over the positions of all items, each labelled as its item: (E, n, positions, classes), (E, n) -> scalar"""
+    return cross_entropy(logits.flatten(1, 2), labels.repeat_interleave(logits.shape[2], dim=1))
+
+
 def backbone_of(method: Method) -> Backbone:
     """The backbone. Raises ConfigError for a method that was made without one."""
     if method.backbone is None:
@@ -133,6 +138,11 @@ def map_shape(method: Method) -> tuple[int, int, int]:
         )
     channels, height, width = method.feature_shape
     return channels, height, width
+
+
+def positions(maps: Tensor) -> Tensor:
+    """A row of channels for each position of a map: (E, n, width, h, w) -> (E, n, h * w, width)"""
+    return maps.flatten(3).transpose(2, 3)
 
 
 @contextmanager

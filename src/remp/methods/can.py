@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.episodes import Episodes
-from remp.methods.base import Method, for_training_classes, map_shape
-from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions
+from remp.methods.base import Method, dense_cross_entropy, for_training_classes, map_shape, positions
+from remp.methods.maths.whole_episode import means_with_queries
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import unit
 

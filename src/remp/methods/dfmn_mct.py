@@ -9,8 +9,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.episodes import Episodes
-from remp.methods.base import Method, backbone_of, cross_entropy, evaluation_mode, for_training_classes, map_shape
-from remp.methods.maths.dense import dense_cross_entropy, means_with_queries, positions
+from remp.methods.base import (
+    Method,
+    backbone_of,
+    cross_entropy,
+    dense_cross_entropy,
+    evaluation_mode,
+    for_training_classes,
+    map_shape,
+    positions,
+)
+from remp.methods.maths.whole_episode import means_with_queries
 from remp.rectification.similarity import negative_squared_distance, unit
 
 # A length scale never gets smaller: distances stay below 4 / SMALLEST_SCALE².
