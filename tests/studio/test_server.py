@@ -48,7 +48,8 @@ def served(tmp_path: Path) -> Served:
     return Served(write_collection(tmp_path / "photos", 4))
 
 
-PATHS = ["/", "/api/state", "/api/items", "/api/names", "/api/map", "/thumb/0", "/picture/0", "/static/studio.js"]
+PATHS = ["/", *(f"/api/{what}" for what in ("state", "items", "names", "times", "map"))]
+PATHS += ["/thumb/0", "/picture/0", "/static/studio.js"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -235,6 +236,14 @@ def test_a_name_of_a_file_that_is_not_valid_text_goes_through(tmp_path):
     (folder / "000-red.png").rename(Path(odd.decode("utf-8", "surrogateescape")))
     names = json.loads(Served(folder).friend().get("/api/names").content)["names"]
     assert len(names) == 6
+
+
+def test_names_and_times_are_those_of_the_files(served):
+    friend, task = served.friend(), served.session.task
+    assert friend.get("/api/names").json() == {"names": list(task.names)}
+    assert friend.get("/api/times").json() == {"times": [int(path.stat().st_mtime) for path in task.paths]}
+    task.paths[0].unlink()
+    assert friend.get("/api/times").json()["times"][0] == 0
 
 
 def test_the_export_is_asked_for_in_the_words_of_the_page(served):

@@ -36,6 +36,7 @@ def make_app(session: Session, thumbnails: Thumbnails, title: str, export: Expor
             Route("/api/state", serving.state),
             Route("/api/items", serving.items),
             Route("/api/names", serving.names),
+            Route("/api/times", serving.times),
             Route("/api/map", serving.map),
             Route("/api/events", serving.events),
             Route("/api/act", serving.act, methods=["POST"]),
@@ -66,11 +67,12 @@ class _Serving:
         return _bytes(content, **{"x-version": str(version)})
 
     async def names(self, request: Request) -> Response:
-        """The names and times of all items: what does not change."""
-        return _json(await run_in_threadpool(self._names))
+        """Of all items: what does not change."""
+        return _json(await run_in_threadpool(lambda: {"names": self._session.task.names}))
 
-    def _names(self) -> dict[str, Any]:
-        return {"names": self._session.task.names, "times": [_time(path) for path in self._session.task.paths]}
+    async def times(self, request: Request) -> Response:
+        """When each file was changed. Asked for by those who sort by it, since every file is looked at."""
+        return _json(await run_in_threadpool(lambda: {"times": [_time(path) for path in self._session.task.paths]}))
 
     async def map(self, request: Request) -> Response:
         """(n, 2) float32, not a number for what has no place."""

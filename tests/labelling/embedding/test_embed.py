@@ -14,7 +14,7 @@ from PIL import Image
 
 from embedding_cases import SIDE, colours, mean_colour_embedder, task_of, write_pictures
 from remp.backbones.embedding import BATCH_PIXELS
-from remp.labelling.embedding.cache import KnownFiles, identity
+from remp.labelling.embedding.cache import KnownFiles, RecordFiles, identity
 from remp.labelling.embedding.embed import embed_pictures
 
 BATCH = BATCH_PIXELS // SIDE**2
@@ -61,6 +61,19 @@ def test_a_second_run_reads_no_picture_and_asks_no_network(tmp_path, monkeypatch
     assert (first.n_cached, again.n_cached) == (0, 12)
     for name in ("values", "content_hashes", "picture_hashes"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
+
+
+def test_the_cache_is_opened_a_few_times_and_not_for_every_picture(tmp_path, monkeypatch):
+    read, opened = RecordFiles.read, []
+    monkeypatch.setattr(RecordFiles, "read", lambda *asked: opened.append(asked) or read(*asked))
+    numbers = []
+    for n in (5, 40):
+        task = write_pictures(tmp_path / f"photos-{n}", n)
+        assert n_embedded(task, tmp_path / f"cache-{n}") == n
+        opened.clear()
+        assert n_embedded(task, tmp_path / f"cache-{n}") == 0
+        numbers.append(len(opened))
+    assert numbers[0] == numbers[1]
 
 
 def test_another_embedder_has_embeddings_of_its_own(tmp_path):

@@ -147,7 +147,7 @@ const SORTS = {
   probability: (a, b) => model.probability[b] - model.probability[a] || a - b,
   margin: (a, b) => model.margin[a] - model.margin[b] || a - b,
   name: (a, b) => a - b,
-  time: (a, b) => model.times[a] - model.times[b] || a - b,
+  time: (a, b) => (model.times[a] - model.times[b] || 0) || a - b,
 };
 
 function sections() {
@@ -1127,7 +1127,12 @@ $("clear").addEventListener("click", () => { clearLabels(); focusStage(); });
 $("zoom").addEventListener("click", () => openViewer());
 $("class-filter").querySelector("input").addEventListener("input", () => showClasses(counts()));
 $("search").addEventListener("input", () => { ui.search = $("search").value; if (["findings", "map"].includes(ui.view)) go("all"); $("grid").scrollTop = 0; ui.cursor = 0; showAll(); });
-$("sort").addEventListener("change", () => { ui.sort[ui.view] = $("sort").value; ui.cursor = 0; $("grid").scrollTop = 0; layOut(); focusStage(); });
+$("sort").addEventListener("change", async () => {
+  const view = ui.view, sort = $("sort").value;
+  if (sort === "time" && !model.times.length) model.times = (await ask("/api/times").then((a) => a.json()).catch(() => ({ times: [] }))).times;
+  if (ui.view !== view) return;
+  ui.sort[view] = sort; ui.cursor = 0; $("grid").scrollTop = 0; layOut(); focusStage();
+});
 $("size").value = ui.size;
 $("size").addEventListener("input", () => { ui.size = Number($("size").value); remember("size", ui.size); if (!$("grid").hidden) layOut(); });
 
@@ -1137,8 +1142,7 @@ function remembered(name) { try { return localStorage.getItem(`remp-${name}`); }
 // ---------------------------------------------------------------- start
 
 async function start() {
-  const { names, times } = await ask("/api/names").then((a) => a.json());
-  model.names = names; model.times = times;
+  model.names = (await ask("/api/names").then((a) => a.json())).names;
   await refresh();
   focusStage();
   let wasGroups = ui.view !== "next" && !model.best.some((best) => best >= 0);
