@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from remp.errors import ConfigError
+from remp.studio.collection import predict
 from remp.studio.session import describe, item_arrays
 from studio_cases import numbers_of, session_of, started, write_collection
 
@@ -162,6 +163,67 @@ def test_slow_predictions_are_shown_before_they_are_judged_and_end_the_same(fold
     assert insight.version == insight.of == version
     assert insight.seconds["soon"] < insight.seconds["predict"]
     np.testing.assert_array_equal(insight.prediction.best, session.final().best)
+
+
+def test_who_labels_on_does_not_wait_for_what_nobody_will_see(folder, monkeypatch):
+    monkeypatch.setattr("remp.studio.session._LONG", -1.0)
+    session, predicted = started(folder), []
+    label(session, "red", 3)
+    label(session, "blue", 3)
+    session.wait()
+
+    def overtaken(task, features, given, model=None, is_wanted=lambda: True):
+        if not predicted:  # the next action comes in the middle of the first prediction
+            session.act({"do": "label", "items": numbers_of(session, "blue")[3:6], "class": "blue"})
+        predicted.append(int((given.labels >= 0).sum()))
+        return predict(task, features, given, model, is_wanted)
+
+    monkeypatch.setattr("remp.studio.session.predict", overtaken)
+    seen: list[tuple[int, int]] = []
+    session.listen(lambda: seen.append((session.insight.version, session.insight.of)))
+    session.act({"do": "label", "items": numbers_of(session, "red")[3:6], "class": "red"})
+    version = session.state.version + 1
+    insight = session.wait(version)
+    assert predicted == [9, 12]
+    assert (-1, version - 1) in seen  # its classes were shown all the same
+    assert version - 1 not in {made for made, _ in seen}
+    np.testing.assert_array_equal(insight.prediction.best, session.final().best)
+
+
+def test_many_duplicates_are_told_one_by_one_and_not_all_at_once(folder, monkeypatch):
+    for number in range(5):
+        (folder / f"zz-{number}.png").write_bytes((folder / f"00{number}-blue.png").read_bytes())
+    monkeypatch.setattr("remp.studio.session._MOST_FINDINGS", 3)
+    session = started(folder)
+    label(session, "red", 3)
+    label(session, "green", 3)
+    session.wait()
+    keys = []
+    while shown := describe(session)["findings"]:
+        assert len(shown) <= 3
+        keys.append(shown[0]["key"])
+        assert all(len(one["items"]) == 2 for one in shown if one["kind"] == "exact duplicates")
+        session.act({"do": "dismiss", "finding": keys[-1]})
+        session.wait()
+    assert len([key for key in keys if key.startswith("exact duplicates")]) == 5
+
+
+def test_what_changes_no_label_predicts_nothing_anew(folder):
+    session = started(folder)
+    label(session, "red", 3)
+    label(session, "blue", 3)
+    before = session.wait()
+    for action in (
+        {"do": "colour", "class": "red", "colour": "#123456"},
+        {"do": "dismiss", "finding": "x"},
+        {"do": "undo"},
+    ):
+        session.act(action)
+        after = session.wait()
+        assert (after.version, after.of) == (session.state.version,) * 2
+        assert after.prediction is before.prediction
+    session.act({"do": "rename", "class": "red", "to": "scarlet"})
+    assert session.wait().prediction is not before.prediction
 
 
 def test_listeners_hear_of_changes_until_they_leave(folder):

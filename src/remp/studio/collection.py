@@ -1,13 +1,14 @@
 """Where the studio meets the rest of remp: pictures, their embeddings, and what is predicted of them."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
@@ -16,7 +17,7 @@ from remp.labelling.embedding.embed import EmbeddingRun
 from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.advice import advise
-from remp.labelling.quality.findings import duplicates, equal_groups, near_groups
+from remp.labelling.quality.findings import Duplicates, equal_groups, find_duplicates, near_groups, told
 from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
@@ -58,10 +59,19 @@ class Features:
     picture_hashes: np.ndarray
 
     @cached_property
-    def twins(self) -> np.ndarray:
-        """Rows that are the same file as another or look like another, ascending: labels do not change that."""
+    def duplicates(self) -> Duplicates:
+        """Rows that are the same file or look the same: labels do not change that."""
         groups = [*equal_groups(self.content_hashes), *near_groups(self.picture_hashes)]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *groups]))
+        twins = np.unique(np.concatenate([np.empty(0, np.int64), *groups]))  # few: the others are not looked at again
+        found = find_duplicates(
+            len(twins),
+            self.content_hashes[twins],
+            self.picture_hashes[twins],
+            lambda rows: torch.from_numpy(self.values[twins[rows]]),
+        )
+        # Drawings on white are linked to each other one by one until all are; that many are no duplicates.
+        near = [twins[group] for group in found.near if len(group) <= _MOST_TWINS]
+        return Duplicates([twins[group] for group in found.exact], near)
 
 
 class Embedding:
@@ -135,6 +145,11 @@ class Labels:
     labels: np.ndarray
     classes: Mapping[int, StudioClass]
 
+    def predict_the_same_as(self, other: "Labels") -> bool:
+        """Whether they differ in nothing but colours."""
+        names, others = ({number: one.name for number, one in each.classes.items()} for each in (self, other))
+        return names == others and np.array_equal(self.labels, other.labels)
+
     def task(self, task: LabellingTask, features: Features) -> tuple[LabellingTask, np.ndarray]:
         """The task of `remp label` on the embedded items, its classes in the order of their names as there; and the
         number of each of its classes here (N,)."""
@@ -171,13 +186,45 @@ class Prediction:
 Model = Adapted | Propagated
 
 
-def predict(task: LabellingTask, features: Features, given: Labels, model: Model | None = None) -> Prediction:
+class Overtaken(Exception):
+    """A prediction that nobody waits for any more: there are other labels by now."""
+
+
+class _WantedRows(ArrayRows):
+    """Rows that are given out for as long as somebody waits for what is made of them, then raise Overtaken."""
+
+    def __init__(self, values: np.ndarray, is_wanted: Callable[[], bool]) -> None:
+        super().__init__(values)
+        self._is_wanted = is_wanted
+
+    def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
+        for chunk in super().chunks(start, stop):
+            self._check()
+            yield chunk
+
+    def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
+        self._check()
+        return super().take(numbers)
+
+    def _check(self) -> None:
+        if not self._is_wanted():
+            raise Overtaken
+
+
+def predict(
+    task: LabellingTask,
+    features: Features,
+    given: Labels,
+    model: Model | None = None,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Prediction:
     """What `remp label` says of the same labels, by the same functions; what to label next is `next_items`.
 
-    model: what was learned of the same labels before, by `predict_soon`.
+    model: what was learned of the same labels before, by `predict_soon`. is_wanted: asked on the way; Overtaken is
+    raised when it says no.
     """
     made, numbers = given.task(task, features)
-    rows = ArrayRows(features.values)
+    rows = _WantedRows(features.values, is_wanted)
     fitted = fit_rows(rows, made.labels, len(numbers), _SETTINGS, model=model)
     labelling = label_rows(made, rows, n_next=0, propagation=_SETTINGS, fitted=fitted)
     assert labelling is not None  # None is for the other processes of several
@@ -256,22 +303,8 @@ def next_items(prediction: Prediction, features: Features, given: Labels, n_next
 
 def find_all(prediction: Prediction, features: Features) -> list[Finding]:
     """The findings of `remp label`, duplicates too, by numbers of the collection."""
-    task, twins = prediction.labelling.task, features.twins
-    few = replace(
-        task,
-        names=tuple(task.names[row] for row in twins),
-        labels=task.labels[twins],
-        paths=tuple(task.paths[row] for row in twins),
-    )
-    found = duplicates(
-        few,
-        features.content_hashes[twins],
-        features.picture_hashes[twins],
-        lambda rows: torch.from_numpy(features.values[twins[rows]]),
-    )
-    # Drawings on white are linked to each other one by one until all are; that many are no duplicates.
-    found = [one for one in found if one.kind == "exact duplicates" or len(one.items) <= _MOST_TWINS]
-    of_rows = [*prediction.labelling.findings, *(_renumbered(one, twins) for one in found)]
+    labelling = prediction.labelling
+    of_rows = [*labelling.findings, *told(labelling.task, features.duplicates, most=None)]
     return [_renumbered(one, features.items) for one in of_rows]
 
 

@@ -15,7 +15,7 @@ from remp.labelling.outcome import Advice, Finding
 from remp.labelling.tasks.task import LabellingTask
 from remp.studio.actions import Action, apply, with_names, with_numbers
 from remp.studio.checks import Check, Judged, checks_of, judge, propose
-from remp.studio.collection import Embedding, Features, Labels, Prediction, find_all, predict, predict_soon
+from remp.studio.collection import Embedding, Features, Labels, Overtaken, Prediction, find_all, predict, predict_soon
 from remp.studio.gain import Gain, Point, expected_gain
 from remp.studio.groups import Group, find_groups
 from remp.studio.journal import Journal
@@ -24,13 +24,15 @@ from remp.studio.state import NONE, StudioState
 
 BATCH = 24  # pictures that are proposed at once
 _LONG = 0.2  # seconds: if a prediction takes longer, the classes are shown before it is known how sure they are
+_MOST_FINDINGS, _MOST_ITEMS = 100, 60  # on the page at once, and pictures of each
 _LEFT_OVER = 6  # a batch stays until no more than this many of it have no label: it shall not change under one's hands
 
 
 @dataclass(frozen=True)
 class Insight:
     """What is known beyond the labels. version: of the state that all of it was made from, -1 while parts are older;
-    of: that the prediction was made from. Each part is None or empty until there is one."""
+    of: that the prediction was made from. given: the labels that all of it was made from. Each part is None or empty
+    until there is one."""
 
     version: int = -1
     prediction: Prediction | None = None
@@ -40,6 +42,7 @@ class Insight:
     groups: tuple[Group, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     of: int = -1
+    given: Labels | None = None
 
 
 class Session:
@@ -189,13 +192,25 @@ class Session:
             self._publish(features, Insight(version, groups=groups))
             return
         before, seconds, model = self.insight, dict[str, float](), None
+        if before.version >= 0 and before.given is not None and given.predict_the_same_as(before.given):
+            self._publish(features, replace(before, version=version, of=version))
+            return
         if before.prediction is not None and before.seconds.get("predict", 0.0) > _LONG:
             soon = predict_soon(self.task, features, given, before.prediction)
             if soon is not None:
                 prediction, model = soon
                 seconds["soon"] = time.perf_counter() - started
                 self._publish(features, replace(before, version=-1, prediction=prediction, of=version))
-        judged = judge(predict(self.task, features, given, model), given.labels, self.task.labels, checks)
+
+        def is_wanted() -> bool:
+            """Who labels on and on sees the classes of each action; how sure they are waits for a pause."""
+            return model is None or self.state.version == version
+
+        try:
+            whole = predict(self.task, features, given, model, is_wanted)
+        except Overtaken:
+            return
+        judged = judge(whole, given.labels, self.task.labels, checks)
         prediction = judged.prediction
         seconds["predict"] = time.perf_counter() - started
         first = Insight(
@@ -212,9 +227,8 @@ class Session:
         gain = self._gain(judged, given, label_next)
         seconds = {**seconds, "advise": time.perf_counter() - started - seconds["predict"]}
         findings = tuple(find_all(prediction, features))
-        self._publish(
-            features, Insight(version, prediction, label_next, findings, gain, before.groups, seconds, version)
-        )
+        made = Insight(version, prediction, label_next, findings, gain, before.groups, seconds, version, given)
+        self._publish(features, made)
 
     _n_grouped = 0
 
@@ -326,11 +340,7 @@ def describe(session: Session) -> dict[str, Any]:
             "next": [
                 {"item": one.item, "reason": one.reason} for one in insight.label_next if state.labels[one.item] == NONE
             ],
-            "findings": [
-                {**entry, "kind": one.kind, "text": one.text, "items": list(one.items[:60]), "classes": one.classes}
-                for one in insight.findings
-                if (entry := {"key": finding_key(session.task, one)})["key"] not in state.dismissed
-            ],
+            "findings": _findings(session),
             "groups": [{"items": list(group.items), "size": group.size} for group in insight.groups],
             "map": session.plane_version,
             "skipped": [{"file": name, "reason": reason} for name, reason in _skipped(session)[:200]],
@@ -339,6 +349,19 @@ def describe(session: Session) -> dict[str, Any]:
             "journal_problem": session.journal.problem,
             "seconds": insight.seconds,
         }
+
+
+def _findings(session: Session) -> list[dict[str, Any]]:
+    """The first that were not dismissed."""
+    found: list[dict[str, Any]] = []
+    for one in session.insight.findings:
+        key = finding_key(session.task, one)
+        if key not in session.state.dismissed:
+            entry = {"key": key, "kind": one.kind, "text": one.text, "classes": one.classes}
+            found.append({**entry, "items": list(one.items[:_MOST_ITEMS])})
+        if len(found) == _MOST_FINDINGS:
+            break
+    return found
 
 
 def finding_key(task: LabellingTask, finding: Finding) -> str:

@@ -1,6 +1,7 @@
 """What a user should look at before trusting the labels: doubtful labels, duplicates, thin classes, classes alike."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
@@ -74,27 +75,48 @@ def _suspicion(task: LabellingTask, held_out: HeldOut, place: int, probabilities
     return Finding("suspicious label", text, (item,), (task.class_names[other],), tuple(beside))
 
 
+@dataclass(frozen=True)
+class Duplicates:
+    """Numbers of items in each group: exact are the same file, near look the same."""
+
+    exact: list[np.ndarray]
+    near: list[np.ndarray]
+
+
+def find_duplicates(
+    n: int,
+    content_hashes: np.ndarray | None,
+    picture_hashes: np.ndarray | None,
+    features: Callable[[np.ndarray], Tensor] | None = None,
+) -> Duplicates:
+    """Among n items. features: from numbers of items (k,) to their features (k, d), not centred; if given, pictures of
+    near hashes are only told if their features are near, too: hashes of line drawings are near by chance."""
+    exact = [] if content_hashes is None else equal_groups(np.asarray(content_hashes))
+    near = [] if picture_hashes is None else near_groups(np.asarray(picture_hashes))
+    if near and features is not None:
+        near = confirmed_groups(near, features, sample_of(np.arange(n), _COMPARED))
+    if content_hashes is not None:  # what is the same file was said already
+        near = [group for group in near if len(np.unique(np.asarray(content_hashes)[group])) > 1]
+    return Duplicates(exact, near)
+
+
+def told(task: LabellingTask, found: Duplicates, most: int | None = _MOST) -> list[Finding]:
+    """Duplicates in words; first those that carry different labels. most: groups of a kind that are told one by one,
+    None for all; the rest is one finding."""
+    return [
+        *_told(task, found.exact, "exact duplicates", "are the same file", most),
+        *_told(task, found.near, "near duplicates", "look the same", most),
+    ]
+
+
 def duplicates(
     task: LabellingTask,
     content_hashes: np.ndarray | None,
     picture_hashes: np.ndarray | None,
     features: Callable[[np.ndarray], Tensor] | None = None,
 ) -> list[Finding]:
-    """Items that are the same file, and pictures that look the same; first those that carry different labels.
-
-    features: from numbers of items (k,) to their features (k, d), not centred; if given, pictures of near hashes are
-    only told if their features are near, too: hashes of line drawings are near by chance.
-    """
-    exact = [] if content_hashes is None else equal_groups(np.asarray(content_hashes))
-    near = [] if picture_hashes is None else near_groups(np.asarray(picture_hashes))
-    if near and features is not None:
-        near = confirmed_groups(near, features, sample_of(np.arange(len(task.names)), _COMPARED))
-    if content_hashes is not None:  # what is the same file was said already
-        near = [group for group in near if len(np.unique(np.asarray(content_hashes)[group])) > 1]
-    return [
-        *_told(task, exact, "exact duplicates", "are the same file"),
-        *_told(task, near, "near duplicates", "look the same"),
-    ]
+    """Items of a task that are the same file, and pictures that look the same. features: as in find_duplicates."""
+    return told(task, find_duplicates(len(task.names), content_hashes, picture_hashes, features))
 
 
 def confirmed_groups(
@@ -115,16 +137,18 @@ def confirmed_groups(
     return parts
 
 
-def _told(task: LabellingTask, groups: list[np.ndarray], kind: str, relation: str) -> Iterator[Finding]:
+def _told(
+    task: LabellingTask, groups: list[np.ndarray], kind: str, relation: str, most: int | None
+) -> Iterator[Finding]:
     groups = sorted(groups, key=lambda group: (-len(_given(task, group)), int(group[0])))
-    for group in groups[:_MOST]:
+    for group in groups[:most]:
         classes = [task.class_names[label] for label in _given(task, group)]
         conflict = f", but are labelled {_list(classes)}" if len(classes) > 1 else ""
         text = f"{_list([task.names[item] for item in group])} {relation}{conflict}"
         yield Finding(kind, text, tuple(int(item) for item in group), tuple(classes))  # type: ignore[arg-type]
-    if len(groups) > _MOST:
-        rest = np.concatenate(groups[_MOST:])
-        text = f"{len(groups) - _MOST:,} more groups of items, {len(rest):,} in all, {relation}"
+    if most is not None and len(groups) > most:
+        rest = np.concatenate(groups[most:])
+        text = f"{len(groups) - most:,} more groups of items, {len(rest):,} in all, {relation}"
         yield Finding(kind, text, tuple(int(item) for item in rest))  # type: ignore[arg-type]
 
 
