@@ -125,7 +125,9 @@ def test_label_studio_tasks_follow_its_documented_form(pictures):
 
 
 def test_label_studio_tasks_read_by_its_own_library(pictures):
-    reader = pytest.importorskip("label_studio_sdk.label_interface", reason="pip install label-studio-sdk")
+    reader = pytest.importorskip(
+        "label_studio_sdk.label_interface", reason="label-studio-sdk is not installed: it is 0.5 GB"
+    )
     root = written(pictures, "labelstudio")
     interface = reader.LabelInterface((root / "config.xml").read_text(encoding="utf-8"))
     interface.validate()
@@ -135,18 +137,44 @@ def test_label_studio_tasks_read_by_its_own_library(pictures):
         assert all(interface.validate_prediction(one) for one in task.get("predictions", ()))
 
 
-def test_what_label_studio_exports_is_read_as_labels(pictures, tmp_path):
-    tasks = json.loads((written(pictures, "labelstudio") / "tasks.json").read_text(encoding="utf-8"))
-    for task in tasks:  # as if a person had submitted every prediction; one was skipped
+def submitted(root: Path, file: Path) -> Path:
+    """The tasks as Label Studio keeps them when a person has submitted every prediction, and once skipped one."""
+    tasks = json.loads((root / "tasks.json").read_text(encoding="utf-8"))
+    for number, task in enumerate(tasks):
+        task["id"] = number
         task.setdefault(
             "annotations", [{"result": p["result"], "was_cancelled": False} for p in task.pop("predictions", [])]
         )
     tasks[0]["annotations"].append({"result": [], "was_cancelled": True})
-    export = tmp_path / "export.json"
-    export.write_text(json.dumps(tasks), encoding="utf-8")
+    file.write_text(json.dumps(tasks), encoding="utf-8")
+    return file
+
+
+def labels_in(pictures: LabelledPictures, export: Path) -> dict[str, str]:
     task = listed_task(pictures.folder, export)
-    read = {name: task.class_names[label] for name, label in zip(task.names, task.labels, strict=True) if label >= 0}
-    assert read == {pictures.names[number]: pictures.labels[number] for number in pictures.labelled}
+    return {name: task.class_names[label] for name, label in zip(task.names, task.labels, strict=True) if label >= 0}
+
+
+def labels_of(pictures: LabelledPictures) -> dict[str, str]:
+    return {pictures.names[number]: pictures.labels[number] for number in pictures.labelled}
+
+
+def test_what_label_studio_exports_is_read_as_labels(pictures, tmp_path):
+    export = submitted(written(pictures, "labelstudio"), tmp_path / "export.json")
+    assert labels_in(pictures, export) == labels_of(pictures)
+
+
+@pytest.mark.parametrize("form", ["JSON", "JSON_MIN"])
+def test_what_its_own_library_exports_is_read_as_labels(pictures, tmp_path, form):
+    library = pytest.importorskip(
+        "label_studio_sdk.converter.converter", reason="label-studio-sdk is not installed: it is 0.5 GB"
+    )
+    root = written(pictures, "labelstudio")
+    converter = library.Converter((root / "config.xml").read_text(encoding="utf-8"), str(tmp_path))
+    tasks = submitted(root, tmp_path / "tasks.json")
+    converter.convert(str(tasks), str(tmp_path / "out"), form, is_dir=False)
+    (export,) = (tmp_path / "out").glob("*.json")
+    assert labels_in(pictures, export) == labels_of(pictures)
 
 
 def test_the_short_export_of_label_studio_is_read_too(tmp_path):
@@ -184,6 +212,13 @@ def test_fiftyone_by_its_documented_layout(pictures):
     assert files.keys() == labels["labels"].keys()
     read = [(files[stem].read_bytes(), labels["classes"][number]) for stem, number in labels["labels"].items()]
     assert sorted(read) == content_and_label(pictures)
+
+
+def test_fiftyone_reads_it_by_its_own_importer(pictures):
+    library = pytest.importorskip("fiftyone.utils.data.importers", reason="fiftyone is not installed: it is 1 GB")
+    importer = library.FiftyOneImageClassificationDatasetImporter(dataset_dir=str(written(pictures, "fiftyone")))
+    importer.setup()
+    assert sorted((Path(path).read_bytes(), label.label) for path, _, label in importer) == content_and_label(pictures)
 
 
 def test_a_format_that_is_not_there_is_named():

@@ -166,7 +166,6 @@ class Session:
         self._tell()
 
     def _predict_forever(self) -> None:
-        _import_libraries()
         while True:
             with self._wake:
                 while not self.is_stopped and (self.features is None or self.insight.version == self.state.version):
@@ -175,6 +174,7 @@ class Session:
                     return
                 features, given, version = self.features, self._given(), self.state.version
                 checks = self._valid_checks()
+            _import_libraries()  # not before there are features: until then the first page needs the processor
             try:
                 self._predict(features, given, version, checks)  # type: ignore[arg-type]
             except Exception as error:  # the page stays, and says what is wrong
@@ -252,13 +252,13 @@ class Session:
 
     def _draw_forever(self) -> None:
         """The map: a quick one as soon as all is embedded, then a good one."""
-        _import_libraries()
         with self._wake:
             while not (self.features is not None and self.embedding.is_done):
                 if self.is_stopped or self.embedding.problem:
                     return
                 self._wake.wait(1.0)
             features = self.features
+        _import_libraries()
         for draw in (quick_plane, lay_out):
             places = draw(features.values)
             with self.lock:
