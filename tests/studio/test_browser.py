@@ -1,6 +1,7 @@
 """The page in a real browser: from an empty folder of pictures to an export, without a mouse."""
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,189 @@ def studio(tmp_path: Path, browser) -> Iterator[Studio]:
 
 def colour_of(name: str) -> str:
     return next(colour for colour in COLOURS if colour in name)
+
+
+def act(studio: Studio, **action) -> None:
+    """As the page asks for it."""
+    post = "(action) => fetch('/api/act', {method: 'POST', body: JSON.stringify(action)}).then((a) => a.status)"
+    assert studio.page.evaluate(post, action) == 200
+
+
+def begin(studio: Studio, n: int = 3) -> list[str]:
+    """Name some pictures of each colour; the names of all pictures."""
+    studio.wait()
+    names = studio.page.evaluate("fetch('/api/names').then((a) => a.json()).then((a) => a.names)")
+    for colour in COLOURS:
+        act(studio, do="label", items=[i for i, name in enumerate(names) if colour in name][:n], **{"class": colour})
+    studio.wait()
+    return names
+
+
+def shown(studio: Studio, section: str = ".tile") -> list[str]:
+    """The names of the pictures in sight, in their order."""
+    return studio.page.eval_on_selector_all(
+        section, "(all) => all.sort((a, b) => a.ariaPosInSet - b.ariaPosInSet).map((tile) => tile.title)"
+    )
+
+
+def until_class(studio: Studio, condition: str) -> None:
+    """condition: of `all`, the classes by their name."""
+    by_name = "Object.fromEntries(s.classes.map((one) => [one.name, one]))"
+    studio.until(f"fetch('/api/state').then((a) => a.json()).then((s) => ((all) => Boolean({condition}))({by_name}))")
+
+
+def test_a_class_is_sorted_in_four_ways_and_accepted_from_above(studio):
+    names = begin(studio)
+    old = next(name for name in reversed(names) if "red" in name)
+    os.utime(studio.folder / old, (1_000_000_000, 1_000_000_000))
+    studio.page.click(".class .open:has-text('red')")
+    reds = [name for name in names if "red" in name]
+    predicted = [name for name in shown(studio) if name not in reds[:3]]
+    orders = {}
+    for sort in ("name", "margin", "time", "probability"):
+        studio.page.select_option("#sort", sort)
+        studio.page.wait_for_timeout(500)
+        orders[sort] = [name for name in shown(studio) if name in predicted]
+    numbers = {name: number for number, name in enumerate(names)}
+    part = "fetch('/api/items').then((a) => a.arrayBuffer()).then((b) => [...new Uint16Array(b, {0} * {1}, {1})])"
+    probability, margin = (studio.page.evaluate(part.format(place, len(names))) for place in (6, 8))
+    assert orders["name"] == sorted(predicted)
+    assert orders["time"] == [old, *(name for name in sorted(predicted) if name != old)]
+    assert orders["probability"] == sorted(predicted, key=lambda name: (-probability[numbers[name]], name))
+    assert orders["margin"] == sorted(predicted, key=lambda name: (margin[numbers[name]], name))
+    studio.keys("Home", "ArrowRight", "ArrowRight", "Shift+Enter")
+    until_class(studio, "all.red.accepted === 3")
+    studio.wait()
+    studio.keys("Control+z")
+    until_class(studio, "all.red.accepted === 0")
+
+
+def test_typing_finds_a_class_before_it_makes_one_and_search_finds_names(studio):
+    names = begin(studio)
+    studio.page.click("#views button:has-text('All')")
+    studio.keys("g", "r")
+    assert studio.page.inner_text("#choices li[aria-selected=true]").endswith("green")
+    studio.keys("Escape", "F2")
+    studio.page.keyboard.type("een")  # is in green: but who types it means another class
+    choices = studio.page.eval_on_selector_all("#choices li", "(all) => all.map((one) => one.textContent)")
+    assert choices[0].removeprefix("+") == "New class “een”"
+    assert choices[1].endswith("green")
+    studio.keys("Escape", "/")
+    studio.page.keyboard.type("004-")
+    studio.until("document.querySelectorAll('.tile').length === 3")
+    assert set(shown(studio)) == {name for name in names if "004-" in name}
+    studio.keys("Enter", "Control+a")
+    assert len(studio.selected()) == 3
+
+
+def test_a_finding_is_mended_or_dismissed_by_one_key(tmp_path, browser):
+    folder = write_collection(tmp_path / "photos")
+    for number in (7, 8):
+        (folder / f"zz-{number}-blue.png").write_bytes((folder / f"00{number}-blue.png").read_bytes())
+    studio = Studio(folder, browser)
+    names = begin(studio)
+    act(studio, do="label", items=[names.index("007-blue.png")], **{"class": "blue"})
+    act(studio, do="label", items=[names.index("zz-7-blue.png")], **{"class": "red"})
+    studio.wait()
+    studio.page.click("#views button:has-text('Findings')")
+    card = studio.page.locator(".finding:has-text('exact duplicates'):has-text('007-blue.png')")
+    texts = card.locator(".buttons button").all_inner_texts()
+    assert texts == ["Label all blue", "Label all red", "Dismiss"]
+    card.focus()
+    studio.keys("Enter")
+    until_class(studio, "all.blue.given === 5 && all.red.given === 3")
+    studio.wait()
+    other = ".finding:has-text('exact duplicates'):has-text('008-blue.png')"
+    studio.page.locator(other).focus()
+    studio.keys("x")
+    studio.until("![...document.querySelectorAll('.finding')].some((one) => one.textContent.includes('008-blue'))")
+    studio.keys("Control+z")
+    studio.page.wait_for_selector(other)
+    studio.stop()
+    assert not studio.errors
+
+
+def test_mouse_and_lasso_select(studio):
+    names = begin(studio)
+    studio.page.click("#views button:has-text('All')")
+    tiles = [studio.page.locator(f"#t{number} .frame") for number in range(8)]
+    tiles[0].click()
+    tiles[3].click(modifiers=["Shift"])
+    assert studio.selected() == names[:4]
+    tiles[1].click(modifiers=["Control"])
+    assert studio.selected() == [names[0], *names[2:4]]
+    first, last = tiles[0].bounding_box(), tiles[2].bounding_box()
+    studio.page.mouse.move(first["x"] - 4, first["y"] + 20)
+    studio.page.mouse.down()
+    studio.page.mouse.move(last["x"] + 10, last["y"] + 60, steps=5)
+    studio.page.mouse.up()
+    assert studio.selected() == names[:3]
+    studio.page.click("#views button:has-text('Map')")
+    studio.until("fetch('/api/state').then((a) => a.json()).then((s) => s.map === 2)")
+    studio.page.wait_for_timeout(500)
+    box = studio.page.locator("#plane").bounding_box()
+    corners = [(0.01, 0.01), (0.99, 0.01), (0.99, 0.99), (0.01, 0.99)]
+    for number, (x, y) in enumerate(corners):
+        studio.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
+        if not number:
+            studio.page.mouse.down()
+    studio.page.mouse.up()
+    assert studio.page.inner_text("#selected") == f"{len(names)} selected"
+
+
+def test_classes_are_renamed_coloured_merged_and_deleted_each_with_undo(studio):
+    begin(studio)
+
+    def change(name: str, do: str, button: str = ".main") -> None:
+        studio.page.locator(f".class:has-text('{name}') .more").click(force=True)
+        studio.page.evaluate(do)
+        studio.page.click(f"#class-dialog {button}")
+
+    def undo() -> None:
+        studio.page.focus("#grid")
+        studio.keys("Control+z")
+        until_class(studio, "Object.keys(all).sort().join() === 'blue,green,red' && all.red.colour === '#2f7fd1'")
+
+    change("red", "document.getElementById('class-name').value = 'x'.repeat(10000)")
+    studio.page.wait_for_selector("#said.shown:has-text('at most 200')")
+    change("red", "document.getElementById('class-name').value = 'rosso'")
+    until_class(studio, "all.rosso && !all.red")
+    undo()
+    change("red", "document.querySelector('#palette button:nth-child(5)').click()")
+    until_class(studio, "all.red.colour === '#d9541e'")
+    undo()
+    change("red", "document.getElementById('class-merge').value = 'blue'")
+    until_class(studio, "!all.red && all.blue.given === 6")
+    undo()
+    change("red", "0", "#class-delete")
+    until_class(studio, "!all.red && all.blue.given === 3")
+    undo()
+
+
+def test_the_page_says_what_is_gone_and_what_is_not_on_the_disk(studio, tmp_path):
+    names = begin(studio)
+    (studio.folder / names[0]).unlink()
+    (studio.folder / names[1]).write_bytes(b"no picture any more")
+    studio.page.reload()
+    studio.page.click("#views button:has-text('All')")
+    studio.page.wait_for_selector("#t0 .gone")
+    studio.page.wait_for_selector("#t1 .gone")
+    assert studio.page.locator("#t2 .gone").count() == 0
+    studio.page.click("#t0")
+    studio.keys("Space")
+    studio.page.wait_for_selector("#viewer .gone")
+    studio.keys("Escape")
+    journal = tmp_path / "photos-labelled.journal"
+    journal.rename(tmp_path / "away")
+    journal.mkdir()  # nothing can be written there
+    act(studio, do="label", items=[2], **{"class": "kept"})
+    studio.page.wait_for_selector(".notice.bad:has-text('not on the disk yet')")
+    journal.rmdir()
+    (tmp_path / "away").rename(journal)
+    studio.until("!document.querySelector('.notice.bad')")
+    studio.stop(signal.SIGKILL)
+    studio.start()
+    assert "kept" in [one["name"] for one in studio.state()["classes"]]
 
 
 def test_from_nothing_to_an_export_without_a_mouse(studio, tmp_path):

@@ -120,6 +120,32 @@ def test_a_full_disk_is_told_and_the_actions_are_kept(folder):
     assert len(session_of(folder).state.classes) == 2
 
 
+def test_what_a_full_disk_did_not_take_is_written_when_there_is_room_without_another_action(folder, monkeypatch):
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    monkeypatch.setattr("remp.studio.session._AGAIN", 0.05)
+    session = started(folder)
+    kept, session.journal.path = session.journal.path, Path("/dev/full")
+    label(session, "red", 3)
+    assert session.journal.problem
+    heard = threading.Event()
+    session.listen(lambda: heard.set() if not session.journal.problem else None)
+    session.journal.path = kept
+    assert heard.wait(20)
+    assert len(session_of(folder).state.classes) == 1
+
+
+def test_the_end_is_a_last_try_to_write(folder):
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full on this system")
+    session = session_of(folder)
+    kept, session.journal.path = session.journal.path, Path("/dev/full")
+    label(session, "red", 3)
+    session.journal.path = kept
+    session.stop()
+    assert len(session_of(folder).state.classes) == 1
+
+
 def test_the_arrays_for_the_page_say_what_the_state_says(folder):
     session = started(folder)
     label(session, "red", 3)

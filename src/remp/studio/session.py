@@ -24,6 +24,7 @@ from remp.studio.state import NONE, StudioState
 
 BATCH = 24  # pictures that are proposed at once
 _LONG = 0.2  # seconds: if a prediction takes longer, the classes are shown before it is known how sure they are
+_AGAIN = 3.0  # seconds until what the disk did not take is tried again
 _MOST_FINDINGS, _MOST_ITEMS = 100, 60  # on the page at once, and pictures of each
 _LEFT_OVER = 6  # a batch stays until no more than this many of it have no label: it shall not change under one's hands
 
@@ -68,12 +69,12 @@ class Session:
 
     def start(self) -> None:
         """Begin to embed and to predict, in threads that end with the process."""
-        for work in (lambda: self.embedding.run(self._embedded), self._predict_forever, self._draw_forever):
+        for work in (self._embed_all, self._predict_forever, self._draw_forever, self._write_forever):
             threading.Thread(target=work, daemon=True).start()
 
     def embed(self) -> None:
         """Embed everything now, for an export without a page. Raises DataError if that fails."""
-        self.embedding.run(self._embedded)
+        self._embed_all()
         if self.embedding.problem:
             raise DataError(self.embedding.problem)
 
@@ -81,6 +82,7 @@ class Session:
         self.embedding.stop()
         with self._wake:
             self.is_stopped = True
+            self.journal.retry()
             self._wake.notify_all()
         self._tell()
 
@@ -156,6 +158,9 @@ class Session:
 
     def _valid_checks(self) -> list[Check]:
         return [one for one in self.checks.values() if one.predicted in self.state.classes]
+
+    def _embed_all(self) -> None:
+        self.embedding.run(self._embedded)
 
     def _embedded(self, features: Features | None) -> None:
         with self._wake:
@@ -266,6 +271,16 @@ class Session:
                 self.plane[features.items] = places
                 self.plane_version += 1
             self._tell()
+
+    def _write_forever(self) -> None:
+        """What a full disk did not take, as soon as it does, whether or not anybody acts meanwhile."""
+        with self._wake:
+            while not self.is_stopped:
+                if self.journal.problem:
+                    self.journal.retry()
+                    if not self.journal.problem:
+                        self._tell()
+                self._wake.wait(_AGAIN if self.journal.problem else None)
 
     def _tell(self) -> None:
         for listener in tuple(self._listeners):

@@ -27,10 +27,10 @@ const VIEWS = [
   { id: "all", title: "All pictures", icon: "all" },
 ];
 const KEYS = [
-  ["Look", [["←", "→", "↑", "↓"], "move"], [["Space"], "the picture, large"], [["[", "]"], "previous, next view"], [["/"], "search names"], [["?"], "this list"]],
-  ["Select", [["Shift", "+", "arrows"], "on the way"], [["Ctrl", "+", "A"], "all"], [["Shift", "+", "Space"], "one of a group"], [["Esc"], "nothing"]],
-  ["Label", [["1", "…", "9"], "the class with that key"], [["a letter"], "type the name of a class"], [["F2"], "the name field, empty"], [["Enter"], "accept the prediction"],
-    [["Shift", "+", "Enter"], "accept everything above"], [["Backspace"], "take the label away"], [["u"], "of none of the classes"]],
+  ["Look", [["←", "→", "↑", "↓"], "move"], [["Space"], "see the picture large"], [["[", "]"], "previous and next view"], [["/"], "search names"], [["?"], "this list"]],
+  ["Select", [["Shift", "+", "arrows"], "select while moving"], [["Ctrl", "+", "A"], "select all"], [["Shift", "+", "Space"], "take one out of a group, or put it back"], [["Esc"], "select nothing"]],
+  ["Label", [["1", "…", "9"], "give the class with that key"], [["a letter"], "type the name of a class"], [["F2"], "go to the empty name field"], [["Enter"], "accept the prediction"],
+    [["Shift", "+", "Enter"], "accept everything above the cursor"], [["Backspace"], "take the label away"], [["u"], "mark as none of the classes"]],
   ["Mend", [["Ctrl", "+", "Z"], "undo"], [["Ctrl", "+", "Y"], "redo"], [["Enter"], "mend a finding"], [["x"], "dismiss a finding"]],
 ];
 // As in classes.py: told apart on white and on black.
@@ -141,6 +141,7 @@ const className = (id) => model.classes.get(id)?.name ?? "";
 const finalClass = (item) => (isFree(item) ? (isPredicted(item) ? model.best[item] : NONE) : model.label[item]);
 const number = (value) => value.toLocaleString("en");
 const percent = (share) => `${Math.round(100 * share)} %`;
+const sureness = (share) => (share > 0.995 ? "> 99 %" : percent(share)); // no prediction is certain
 const pictures = (n) => (n === 1 ? "1 picture" : `${number(n)} pictures`);
 
 const SORTS = {
@@ -318,7 +319,7 @@ function showClasses(have) {
   if (focused) $("class-list").querySelector(`[data-id="${focused}"] .${part || "open"}`)?.focus();
 }
 
-const hasKeys = matchMedia("(hover: hover)").matches;
+const hasKeys = matchMedia("(hover: hover)").matches, isNarrow = matchMedia("(max-width: 720px)");
 const WORDS = {
   groups: "Pictures that look alike. Give each group a name; several may get the same one.",
   next: "What teaches most, and a few at random. Name what is wrong, accept the rest.",
@@ -375,7 +376,7 @@ function layOut() {
   const inRow = [12, 6, 4].find((n) => (width + GAP) / n - GAP >= 58) ?? 3; // of the twelve of a group
   const columns = isGroups ? inRow : Math.max(1, Math.floor((width + GAP) / (wanted + GAP)));
   const side = Math.min(Math.floor((width - (columns - 1) * GAP) / columns), isGroups ? 120 : 400);
-  const tall = side + (isGroups ? GAP : CAPTION + (ui.view === "next" ? 50 : 0) + 8);
+  const tall = side + (isGroups ? GAP : CAPTION + ({ next: 50, unsure: 16 }[ui.view] ?? 0) + 8);
   grid.classList.toggle("small", side < 116);
   const query = ui.search.toLocaleLowerCase();
   const keep = ui.order[ui.cursor];
@@ -497,24 +498,27 @@ function dress(tile, item, place) {
     const ring = element("span", { class: "ring" }), share = facts.share;
     ring.style.background = `conic-gradient(${facts.colour} ${share * 360}deg, color-mix(in srgb, ${facts.colour} 25%, transparent) 0)`;
     ring.style.mask = "radial-gradient(circle, transparent 3.2px, #000 3.7px)";
-    caption.replaceChildren(ring, text, element("span", { class: "percent", text: percent(share) }));
+    caption.replaceChildren(ring, text, element("span", { class: "percent", text: sureness(share) }));
   } else caption.replaceChildren(...(facts.kind === "none" ? [element("span", { class: "ring none" })] : []), text);
   frame.querySelector(".changed")?.remove();
   const was = model.changed.get(item);
-  if (was !== undefined && isPredicted(item)) frame.append(element("span", { class: "changed", text: `was ${className(was)}`, dir: "auto" }));
+  if (was !== undefined && isPredicted(item) && ui.view !== "groups") frame.append(element("span", { class: "changed", text: `was ${className(was)}`, dir: "auto" }));
   let reason = tile.children[2];
-  const why = ui.view === "next" ? model.state.next.find((one) => one.item === item)?.reason : undefined;
+  const why = ui.view === "next" ? model.state.next.find((one) => one.item === item)?.reason : ui.view === "unsure" && isPredicted(item) ? otherClass(item) : undefined;
   if (why) { if (!reason) { reason = element("div", { class: "reason" }); tile.append(reason); } showReason(reason, item, why); } else reason?.remove();
   tile.setAttribute("aria-label", `${model.names[item]}, ${facts.spoken}${was !== undefined && isPredicted(item) ? `, was ${className(was)}` : ""}${why ? `; ${why}` : ""}`);
   tile.setAttribute("aria-posinset", place + 1); tile.setAttribute("aria-setsize", ui.order.length);
   tile.title = model.names[item];
 }
 
+function otherClass(item) {
+  const second = model.margin[item] <= 5000 && model.classes.get(model.second[item]);
+  return second ? `or ${second.name}?` : "";
+}
 function showReason(node, item, why) {
   // The caption has the likeliest class; below it the other one, then the rest of the reason.
-  const second = model.margin[item] <= 5000 && model.classes.get(model.second[item]);
-  const rest = why.slice(why.lastIndexOf("; ") + 2);
-  node.replaceChildren(...(second ? [element("span", { class: "or", text: `or ${second.name}?`, dir: "auto" })] : []), element("span", { text: rest }));
+  const other = otherClass(item), rest = ui.view === "next" ? why.slice(why.lastIndexOf("; ") + 2) : "";
+  node.replaceChildren(...(other ? [element("span", { class: "or", text: other, dir: "auto" })] : []), ...(rest ? [element("span", { text: rest })] : []));
   node.title = why;
 }
 
@@ -526,8 +530,8 @@ function factsOf(item) {
   if (own) return { kind: "given", text: own.name, colour: own.colour, spoken: `${own.name}, given` };
   if (model.unreadable.has(item)) return { kind: "plain", text: "cannot be read", spoken: "cannot be read" };
   if (!best) return { kind: "plain", text: ui.view === "groups" ? "" : model.names[item].split("/").pop(), spoken: "no label" };
-  if (model.status[item] === STATUS_UNKNOWN && ui.view !== "next") return { kind: "none", text: "like none", spoken: `resembles no class, most like ${best.name}` };
-  return { kind: "predicted", text: best.name, colour: best.colour, share, spoken: `probably ${best.name}, ${percent(share)}` };
+  if (model.status[item] === STATUS_UNKNOWN && ui.view !== "next") return { kind: "none", text: ui.view === "unknown" ? `most like ${best.name}` : "like none", spoken: `resembles no class, most like ${best.name}` };
+  return { kind: "predicted", text: best.name, colour: best.colour, share, spoken: `probably ${best.name}, ${sureness(share)}` };
 }
 
 function mark() {
@@ -603,7 +607,7 @@ function showBar() {
   $("bar").classList.toggle("idle", !has);
   $("bar").inert = !has;
   $("selected").textContent = n ? `${number(n)} selected` : "This picture";
-  $("name").placeholder = n > 1 ? `Name ${number(n)} pictures` : "Type a name";
+  $("name").placeholder = n > 1 ? `Name ${number(n)}${isNarrow.matches ? "" : " pictures"}` : "Type a name";
   $("accept-above").hidden = !["class", "unsure"].includes(ui.view);
   $("accept").disabled = !targets().some((item) => isFree(item) && model.best[item] >= 0);
   $("clear").disabled = !targets().some((item) => !isFree(item));
@@ -678,8 +682,10 @@ function suggest() {
   const named = [...model.state.classes];
   const starts = named.filter((one) => one.name.toLocaleLowerCase().startsWith(low));
   const inside = named.filter((one) => !starts.includes(one) && one.name.toLocaleLowerCase().includes(low));
-  options = [...starts.sort((a, b) => (b.name.toLocaleLowerCase() === low) - (a.name.toLocaleLowerCase() === low)), ...inside].slice(0, 50).map((one) => ({ name: one.name, one }));
+  const asOptions = (classes) => classes.slice(0, 50).map((one) => ({ name: one.name, one }));
+  options = asOptions(starts.sort((a, b) => (b.name.toLocaleLowerCase() === low) - (a.name.toLocaleLowerCase() === low)));
   if (text && !named.some((one) => one.name === text)) options.push({ name: text, isNew: true });
+  options.push(...asOptions(inside)); // after the new one: who types "finch" and Enter does not mean "house finch"
   choice = 0;
   showChoices();
 }
@@ -759,6 +765,7 @@ function showFindings() {
   $("findings").replaceChildren(...model.state.findings.map((finding) => {
     const mend = mending(finding), buttons = element("div", { class: "buttons" });
     if (mend) buttons.append(element("button", { type: "button", class: "main", "data-mend": "", onclick: mend[1] }, element("span", { text: mend[0], dir: "auto" })));
+    if (finding.kind.endsWith("duplicates")) buttons.append(...finding.classes.slice(1, 4).map((name) => element("button", { type: "button", onclick: () => giveClass(name, finding.items) }, element("span", { text: `Label all ${name}`, dir: "auto" }))));
     if (finding.kind === "similar classes") buttons.append(element("button", { type: "button", text: "Look at the unsure", onclick: () => { go("unsure"); showAll(); focusStage(); } }));
     buttons.append(element("button", { type: "button", "data-dismiss": "", text: "Dismiss", onclick: () => act({ do: "dismiss", finding: finding.key }, "Finding dismissed") }));
     const shown = finding.items.slice(0, 10).map((item) => element("button", { type: "button", "aria-label": `Look at ${model.names[item]}`, onclick: () => { ui.viewed = item; ui.isViewing = true; $("viewer").hidden = false; showViewer(); $("viewer").focus(); } }, element("img", { src: `/thumb/${item}`, alt: "", loading: "lazy" })));
@@ -895,7 +902,7 @@ function peek(item) {
   const [x, y] = toScreen(item, mapSize()), map = $("map");
   if (box.dataset.item !== String(item)) { box.dataset.item = item; box.querySelector("img").src = `/thumb/${item}`; }
   const facts = factsOf(item);
-  box.querySelector("figcaption").textContent = facts.kind === "predicted" ? `${facts.text} ${percent(facts.share)}` : facts.text;
+  box.querySelector("figcaption").textContent = facts.kind === "predicted" ? `${facts.text} ${sureness(facts.share)}` : facts.text;
   box.style.left = `${Math.min(Math.max(x + 14, 8), map.clientWidth - 156)}px`;
   box.style.top = `${Math.min(Math.max(y + 14, 8), map.clientHeight - 262)}px`;
 }
@@ -998,6 +1005,7 @@ addEventListener("pointerup", () => {
 let isScrolling = false;
 $("grid").addEventListener("scroll", () => { if (!isScrolling) { isScrolling = true; requestAnimationFrame(() => { isScrolling = false; drawTiles(); }); } });
 new ResizeObserver(() => { if (model.state) { if (ui.view === "map") drawMap(); else if (ui.view !== "findings") layOut(); } }).observe($("stage"));
+isNarrow.addEventListener("change", () => { if (model.state) { showBar(); bringIntoSight($("views"), $("views").querySelector("[aria-current]")); bringIntoSight($("class-list"), $("class-list").querySelector(".here")); } });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (ui.view === "map") drawMap(); });
 
 // ---------------------------------------------------------------- keys
