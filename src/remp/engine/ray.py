@@ -1,241 +1,76 @@
-"""Ray as the engine: blocks are tasks, and what a lost worker was at is done again by another."""
+"""Ray as the engine: blocks of pictures stream through Ray Data, the sums of a layer are tasks."""
 
 import logging
-import math
-import time
 import warnings
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from remp.errors import ConfigError
-from remp.rows import Block, JoinedRows, Rows, Shard
-from remp.rows.array import read_only_tensor
-from remp.rows.blocks import GROUP, add, blocks_of, joined_parts
-from remp.system.progress import progress
+from remp.rows import JoinedRows, Rows
+from remp.rows.ray_tasks import RayRows, RayTasks, run
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
-_ASK_EVERY = 1.0  # seconds, for the size of the cluster
 
 
-class RayEngine:
-    """A Ray cluster. Sums are those of one process to the last bit: blocks depend on the data alone, each is computed
-    with one thread, and what comes back is taken in the order of the blocks.
+class RayEngine(RayTasks):
+    """A Ray cluster. What it makes is what one process makes, to the last bit, whatever dies on the way.
 
     address: of a running cluster, "auto" for that of this machine; None for one that is started here, with all cores.
     """
 
-    def __init__(self, address: str | None = None) -> None:
-        self._ray = _import_ray()
-        if not self._ray.is_initialized():
-            try:
-                self._ray.init(
-                    address or "local",
-                    include_dashboard=None if address else False,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,  # lines of its own would stand between those of the progress bars
-                )
-            except (ConnectionError, ValueError) as error:
-                raise ConfigError(
-                    f"no Ray cluster at {address!r}: start one with ray start --head ({error})"
-                ) from error
-        # A task whose worker or machine is lost is given to another, as often as it takes; an error of ours is not.
-        self._asked, self._most = -math.inf, 0
-        tasks = self._ray.remote(num_cpus=1, max_retries=-1, retry_exceptions=False)
-        self._run, self._add = tasks(_run), tasks(_add)
-        self._kept: _Kept | None = None
-
     def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
-        """(number of the item, work(item)) of each, in any order, as they are done."""
-        handle, waiting = [self._ray.put(work)], {}
-        numbers = iter(range(len(items)))
-        try:
-            while True:
-                for number in numbers:
-                    waiting[self.begin(handle, items[number])] = number
-                    if len(waiting) >= self._at_once():
-                        break
-                if not waiting:
-                    return
-                done, _ = self._ray.wait(list(waiting), num_returns=1)
-                number = waiting.pop(done[0])
-                yield number, self._get(done[0])
-        finally:
-            for reference in waiting:
-                self._ray.cancel(reference)
-
-    def in_order(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[Made]:
-        """work(item) of each, in their order. Never more than a window of results wait for one before them."""
-        handle = [self._ray.put(work)]
-        waiting: dict[int, Any] = {}
-        next_item = 0
-        try:
-            for number in range(len(items)):
-                while next_item < len(items) and next_item < number + self._at_once():
-                    waiting[next_item] = self.begin(handle, items[next_item])
-                    next_item += 1
-                yield self._get(waiting.pop(number))
-        finally:
-            for reference in waiting.values():
-                self._ray.cancel(reference)
-
-    def total(self, work: Callable[[Item], Made], items: list[Item], finished: Callable[[int], None]) -> Made:
-        """The sum of work(item) over all items, one or more, in the order of `remp.rows.blocks`: the sums of groups are
-        tasks, too, so that one message for each group comes here. finished: called with the number of each item."""
-        handle, whole = [self._ray.put(work)], list[Made]()
-        groups = [[self.begin(handle, item) for item in items[at : at + GROUP]] for at in range(0, len(items), GROUP)]
-        sums, numbers = [self.begin_sum(group) for group in groups], iter(range(len(items)))
-        try:
-            for group, reference in zip(groups, sums, strict=True):
-                for made in group:
-                    self._ray.wait([made], fetch_local=False)
-                    finished(next(numbers))
-                whole = [add(*whole, self._get(reference))]
-                group.clear()  # not before: if the sum is lost with its machine, it is added up again
-        finally:
-            for reference in [made for group in groups for made in group]:  # none, if all went well
-                self._ray.cancel(reference)
-        return whole[0]
-
-    def begin(self, handle: list[Any], item: Any) -> Any:
-        """The reference of what a task will make of an item. handle: a list of the reference of the work."""
-        return self._run.remote(handle, item)
-
-    def begin_sum(self, made: list[Any]) -> Any:
-        """The reference of the sum that a task will make of what these references are of."""
-        return self._add.remote(*made)
-
-    def blocks(self, rows: Rows, labels: np.ndarray | None = None) -> tuple[list[Any], list[int]]:
-        """References of the blocks of these rows, for tasks, and how many rows each has. While labels that cannot be
-        written to are in use, passes with them share the blocks: they are sent once, rather than for each layer."""
-        if self._kept is not None and self._kept.labels() is labels and self._kept.rows is rows:
-            return self._kept.blocks, self._kept.sizes
-        blocks = blocks_of(rows, np.broadcast_to(np.int8(-1), len(rows)) if labels is None else labels)
-        references, sizes = [self._ray.put(block) for block in blocks], [len(block) for block in blocks]
-        if labels is not None and not labels.flags.writeable:
-            self._kept = _Kept(weakref.ref(labels, self._forget), rows, references, sizes)
-        return references, sizes
-
-    def _forget(self, labels: weakref.ref[np.ndarray]) -> None:
-        if self._kept is not None and self._kept.labels is labels:
-            self._kept = None
-
-    def shard(self) -> Shard:
-        return RayShard(engine=self)
+        """(number of the item, work(item)) of each, in any order, as they are done: a Ray dataset of the items, each
+        in a block of its own, so that no finished one waits for another and a lost worker costs what it was at."""
+        if not items:
+            return
+        dumps, loads = self._ray.cloudpickle.dumps, self._ray.cloudpickle.loads
+        with _quiet_ray_data() as data:
+            numbered = [{"number": number, "item": dumps(item)} for number, item in enumerate(items)]
+            made = data.from_items(numbered, override_num_blocks=len(items)).map(
+                _made_of_row, fn_args=([self._ray.put(work)],), num_cpus=1
+            )  # Ray Data gives what was lost with a worker or a machine to another, as often as it takes
+            made.context.enable_progress_bars = False
+            for batch in made.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pyarrow"):
+                for row in batch.to_pylist():
+                    result = loads(row["made"])
+                    if isinstance(result, _Failed):
+                        raise result.error
+                    yield row["number"], result
 
     def rows(self, rows: JoinedRows) -> Rows:
-        return _RayRows(rows, self)
-
-    def _at_once(self) -> int:
-        """Twice as many tasks as there are cores, so that none waits for this process; machines may come and go."""
-        if time.monotonic() > self._asked + _ASK_EVERY:
-            self._asked, cores = time.monotonic(), self._ray.cluster_resources().get("CPU", 0)
-            self._most = 2 * max(2, int(cores))
-        return self._most
-
-    def _get(self, reference: Any) -> Any:
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            raise (error.cause if isinstance(error.cause, Exception) else error) from error
+        return RayRows(*rows.parts, tasks=self)
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """References of the blocks of rows with labels, and their sizes."""
+class _Failed:
+    """An error of the work comes back like a result, and is raised here as it was there."""
 
-    labels: weakref.ref[np.ndarray]
-    rows: Rows
-    blocks: list[Any]
-    sizes: list[int]
+    error: Exception
 
 
-@dataclass(frozen=True)
-class RayShard(Shard):
-    """Passes over rows as tasks of a Ray cluster, for `propagate` and all that take a shard."""
+def _made_of_row(row: dict[str, Any], handle: list[Any]) -> dict[str, Any]:
+    """In a worker: what the work makes of the item of a row."""
+    from ray import cloudpickle
 
-    engine: RayEngine | None = None
-
-    def each(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Iterator[Made]:
-        engine = self.engine or RayEngine()
-        blocks, sizes = engine.blocks(rows, labels)
-        with progress("passing over the rows", len(rows), unit="rows", is_passing=True) as bar:
-            for size, made in zip(sizes, engine.in_order(work, blocks), strict=True):
-                bar.advance(size)
-                yield made
-
-    def total(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Made:
-        engine = self.engine or RayEngine()
-        blocks, sizes = engine.blocks(rows, labels)
-        with progress("passing over the rows", len(rows), unit="rows", is_passing=True) as bar:
-            return engine.total(work, blocks, lambda number: bar.advance(sizes[number]))
-
-
-class _RayRows(JoinedRows):
-    """Rows that tasks take some of, rather than this process."""
-
-    def __init__(self, rows: JoinedRows, engine: RayEngine) -> None:
-        super().__init__(*rows.parts)
-        self._engine = engine
-
-    def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
-        numbers = np.asarray(numbers, dtype=np.int64)
-        groups = joined_parts(self)
-        firsts = np.array([first for _, first in groups])
-        group_of = np.searchsorted(firsts, numbers, side="right") - 1
-        wanted = [(group, np.flatnonzero(group_of == group)) for group in np.unique(group_of).tolist()]
-        items = [(groups[group][0], numbers[places] - firsts[group]) for group, places in wanted]
-        taken = torch.empty(len(numbers), self.dim)
-        for (_, places), rows in zip(wanted, self._engine.in_order(_take, items), strict=True):
-            taken[torch.from_numpy(places)] = rows
-        return taken
-
-
-def _take(item: tuple[Rows, np.ndarray]) -> Tensor:
-    rows, numbers = item
-    return rows.take(numbers)
-
-
-def _add(*parts: Any) -> Any:
-    """In a worker: the sum of what a group of blocks has made."""
-    torch.set_num_threads(1)
-    _send_tensors_whole()
-    return add(*parts)
-
-
-_works: dict[str, Callable[[Any], Any]] = {}
-
-
-def _run(handle: list[Any], item: Any) -> Any:
-    """In a worker: work(item), with one thread. The work, as a network with its weights, is read once in a process."""
-    import ray
-
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", module=r"PIL\.")
-    _send_tensors_whole()
-    key = handle[0].hex()
-    if key not in _works:
-        _works.clear()
-        _works[key] = ray.get(handle[0])
-    return _works[key](item)
-
-
-def _send_tensors_whole() -> None:
-    """A result of megabytes is then read where it lies, instead of being copied twice."""
-    import ray.util
-
-    ray.util.register_serializer(torch.Tensor, serializer=Tensor.numpy, deserializer=read_only_tensor)
-
-
-def _import_ray() -> Any:
     try:
-        import ray
-    except ImportError as error:
-        raise ConfigError("--engine ray needs Ray: pip install 'ray[data]' pyarrow") from error
-    return ray
+        made = run(handle, cloudpickle.loads(row["item"]))
+    except Exception as error:
+        made = _Failed(error)
+    return {"number": row["number"], "made": cloudpickle.dumps(made)}
+
+
+@contextmanager
+def _quiet_ray_data() -> Iterator[Any]:
+    """The module ray.data, which meanwhile says nothing: its lines would stand between those of the progress bar."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # what it will not have some day, said when it is imported
+        import ray.data
+    log = logging.getLogger("ray.data")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield ray.data
+    finally:
+        log.setLevel(before)

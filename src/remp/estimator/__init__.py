@@ -18,13 +18,12 @@ from remp.checks import check_choice
 from remp.errors import ConfigError
 from remp.estimator.label_codes import UNLABELLED, encoded
 from remp.propagation.adaptive import Adapted, Adaptive
-from remp.propagation.fit import fit_rows
+from remp.propagation.fit import RowAnswers, fit_rows
 from remp.propagation.learned import Learned
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.settings import Metric, Repulsion, RowNorm
-from remp.rows import ArrayRows, Rows
-from remp.rows.array import JoinedRows
-from remp.rows.dataset import as_rows, is_rows
+from remp.rows import ArrayRows, JoinedRows, Rows, shard_of
+from remp.rows.dataset import as_rows, is_rows, join
 
 Rule = Literal["adaptive", "paper"]
 _SHARED = ("layers", "balanced")  # settings that both rules have
@@ -123,7 +122,9 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array
-            (n, d) features; or the rows of a Parquet dataset (`remp.rows.dataset.parquet_dataset`) or of a Ray dataset.
+            (n, d) features; or the rows of a Parquet dataset (`remp.rows.dataset.parquet_dataset`); or a materialised
+            Ray dataset, which Ray's tasks pass over, block by block. Which rows are in a block, or in a Parquet file,
+            decides in which order sums are taken; who takes them does not change a bit.
         y : array
             (n,) labels; a missing one is -1, None, NaN or "".
         X_unlabelled : array, optional
@@ -134,7 +135,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         rows = self._rows(X, reset=True)
         self.classes_, codes = _encoded(y, rows)
         if X_unlabelled is not None:
-            rows = JoinedRows(rows, self._rows(X_unlabelled, reset=False))
+            rows = join(rows, self._rows(X_unlabelled, reset=False))
             codes = np.concatenate([codes, np.full(len(rows) - len(codes), UNLABELLED)])
         fitted = fit_rows(rows, codes, len(self.classes_), settings)
         self._take(Learned.of(fitted, rows, codes, tuple(self.classes_.tolist())))
@@ -256,9 +257,9 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         """(n, N) float32: the classes of each row; one-hot where it was labelled."""
         result = np.empty((len(rows), len(self.classes_)), dtype=np.float32)
         start = 0
-        for chunk in rows.chunks():
-            result[start : start + len(chunk)] = self._softmax(chunk)
-            start += len(chunk)
+        for part in self._answers(rows, np.float32):
+            result[start : start + len(part)] = part
+            start += len(part)
         labelled = np.flatnonzero(codes != UNLABELLED)
         result[labelled] = 0
         result[labelled, codes[labelled]] = 1
@@ -266,12 +267,14 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
 
     def _probabilities(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self)
-        for chunk in self._rows(X, reset=False).chunks():
-            yield self._softmax(chunk)
+        return self._answers(self._rows(X, reset=False), np.float64)
 
-    def _softmax(self, chunk: torch.Tensor) -> np.ndarray:
-        """(m, d) -> (m, N), in float64: so a row gets the same answer in any company."""
-        return self._calibration.probabilities(self._model.logits(chunk.double())).numpy()
+    def _answers(self, rows: Rows, dtype: type[np.floating]) -> Iterator[np.ndarray]:
+        """The probabilities of all rows (m, N), piece by piece; rows that come in parts are answered where they lie."""
+        answer = RowAnswers(self._model, self._calibration, dtype)
+        if isinstance(rows, JoinedRows):
+            return shard_of(rows).each(answer, rows)
+        return map(answer.of, rows.chunks())
 
 
 def _encoded(y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:

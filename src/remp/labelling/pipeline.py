@@ -24,7 +24,7 @@ from remp.propagation.fit import Fitted, fit_rows
 from remp.propagation.held_out import sample_of
 from remp.propagation.learned import Learned
 from remp.rectification.propagate import Propagated, Propagation
-from remp.rows import Rows, Shard
+from remp.rows import Rows, Shard, shard_of
 
 # Unlabelled items that the accuracy is estimated from, and items of either kind that the map shows.
 _JUDGED, _MAPPED = 20_000, 2000
@@ -107,7 +107,7 @@ def label_rows(
     """
     if reject is not None and not 0 <= reject <= 1:
         raise ConfigError(f"reject is {reject}; needed a probability: 0 … 1")
-    shard, seconds = shard or Shard(), dict[str, float]()
+    shard, seconds = shard or shard_of(rows), dict[str, float]()
     n_classes = len(task.class_names)
     with _timed("propagate", seconds):
         if model:

@@ -23,7 +23,7 @@ from remp.propagation.surroundings import Surroundings, Told, nothing, surroundi
 from remp.rectification.propagate import Passes, Views, checked_labels
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
-from remp.rows import ArrayRows, Block, Rows, Shard
+from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 
 # How the settings were found, on validation data of seventeen feature sets: results/tries/robustness.md.
 # Weight of the cosine with the prototypes while shares are estimated, and 35 / (K + 1.5) after, for K labels per class.
@@ -175,7 +175,7 @@ def adapt(
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
     others pass over the rest. told: what the surroundings of the labelled rows tell, if it is known.
     """
-    labels, shard = checked_labels(rows, labels, n_classes), shard or Shard()
+    labels, shard = checked_labels(rows, labels, n_classes), shard or shard_of(rows)
     settings = replace(settings, transform=str(without_root_of_signed(settings.parts, rows)))
     transform, size = _fit_transform(rows, labels, n_classes, settings.parts, shard)
     surroundings = None

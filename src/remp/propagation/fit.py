@@ -10,7 +10,7 @@ from remp.propagation.calibration import Calibration, best_evidence, calibrate
 from remp.propagation.held_out import HeldOut, hold_out, learn
 from remp.propagation.likeness import Likeness, fit_likeness
 from remp.rectification.propagate import Propagated, Propagation
-from remp.rows import Rows, Shard
+from remp.rows import Block, Rows, Shard, shard_of
 
 _DEFAULTS = Adaptive()
 
@@ -42,9 +42,10 @@ def fit_rows(
 ) -> Fitted:
     """Learn the classes of all rows, and from hidden labels how sure its answers can be.
 
-    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. model: what `learn` made of the same, if that is
-    known.
+    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: who passes over the rows, if it is not
+    the rows themselves that say it. model: what `learn` made of the same, if that is known.
     """
+    shard = shard or shard_of(rows)
     model = model or learn(rows, labels, n_classes, settings, shard)
     held_out = hold_out(model, rows, labels)
     left_out = False
@@ -55,5 +56,23 @@ def fit_rows(
         scores = {"all": held_out.scores, "regression": held_out.plain, "graph": held_out.graph}[model.evidence]
         held_out, left_out = replace(held_out, scores=scores), model.evidence != "all"
     counts = np.bincount(labels[labels >= 0], minlength=n_classes)
-    likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard or Shard())
+    likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
     return Fitted(model, held_out, calibrate(model, held_out, counts), likeness, left_out)
+
+
+@dataclass(frozen=True)
+class RowAnswers:
+    """What a model says of each row of a block, computed in float64: so a row gets the same answer in any company."""
+
+    model: Adapted | Propagated
+    calibration: Calibration
+    dtype: type[np.floating]
+
+    def __call__(self, block: Block) -> np.ndarray:
+        """(len(block), N) probabilities"""
+        return np.concatenate([self.of(chunk) for chunk in block.chunks()])
+
+    def of(self, chunk: Tensor) -> np.ndarray:
+        """Raw rows (m, d) -> (m, N)."""
+        answers = self.calibration.probabilities(self.model.logits(chunk.double())).numpy()
+        return answers.astype(self.dtype, copy=False)

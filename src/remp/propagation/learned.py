@@ -8,7 +8,7 @@ import numpy as np
 from remp.propagation.fit import Fitted, fit_rows
 from remp.propagation.held_out import sample_of
 from remp.rows import ArrayRows, Rows, Shard
-from remp.rows.array import JoinedRows
+from remp.rows.dataset import join
 
 _MOST_EXAMPLES = 10_000  # that are kept, as many as the rule looks at
 
@@ -44,7 +44,7 @@ class Learned:
 
     def with_rows(self, rows: Rows, shard: Shard | None = None) -> "Learned":
         """Learned again from the same examples, with these rows as the unlabelled ones. shard: who passes over them."""
-        joined = JoinedRows(ArrayRows(self.examples), *(rows.parts if isinstance(rows, JoinedRows) else [rows]))
+        joined = join(ArrayRows(self.examples), rows)
         labels = np.concatenate([self.labels, np.full(len(rows), -1, np.int64)])
         fitted = fit_rows(joined, labels, len(self.classes), self.fitted.model.settings, shard=shard)
         held_out = replace(fitted.held_out, features=fitted.held_out.features[:0])

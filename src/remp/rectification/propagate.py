@@ -12,7 +12,7 @@ from remp.rectification.layer import QuerySums, State, attention_weights, query_
 from remp.rectification.number_range import largest_safe, to_dtype_from_best
 from remp.rectification.settings import Metric, Rectification
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
-from remp.rows import Block, Rows, Shard
+from remp.rows import Block, Rows, Shard, shard_of
 from remp.rows.dataset import as_rows
 
 
@@ -107,12 +107,13 @@ def propagate(
     """Refine the class prototypes of the labelled rows with all the others, in memory for one chunk of rows.
 
     rows: also those of a Parquet dataset of many files (`remp.rows.dataset.parquet_dataset`), or a materialised Ray
-    dataset. labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the
-    rows, if others pass over the rest. Exactly `rectify` on the transformed rows, at any number of them.
+    dataset, which Ray's tasks pass over. labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this
+    process's share of the rows, if others pass over the rest. Exactly `rectify` on the transformed rows, at any number
+    of them.
     """
     rows = as_rows(rows)
     labels = checked_labels(rows, labels, n_classes)
-    shard = shard or Shard()
+    shard = shard or shard_of(rows)
     transform, largest = fit_transform(rows, settings.parts, shard)
     is_large = largest > largest_safe(settings, None, len(rows))
     passes = Passes(rows, labels, n_classes, transform, torch.float64 if is_large else torch.float32, shard)

@@ -2,6 +2,6 @@
 
 from remp.rows.array import ArrayRows, JoinedRows, Rows, chunk_rows
 from remp.rows.blocks import Block
-from remp.rows.sharding import Shard, current_shard
+from remp.rows.sharding import Shard, current_shard, shard_of
 
-__all__ = ["ArrayRows", "Block", "JoinedRows", "Rows", "Shard", "chunk_rows", "current_shard"]
+__all__ = ["ArrayRows", "Block", "JoinedRows", "Rows", "Shard", "chunk_rows", "current_shard", "shard_of"]

@@ -11,6 +11,7 @@ from torch import Tensor
 from remp.errors import DataError
 from remp.rows.array import ArrayRows, JoinedRows, Rows, check_table, chunk_rows
 from remp.rows.parquet import ParquetRows
+from remp.rows.ray_tasks import RayRows, RayTasks
 from remp.system.places import Place, place
 
 
@@ -48,9 +49,17 @@ def is_rows(thing: Any) -> bool:
     )
 
 
-def ray_dataset(dataset: Any) -> JoinedRows:
-    """The rows of a Ray dataset, block by block. It has to be materialised: only then is the order of its rows fixed,
-    and labels can be told to go with them. They are in the column `embedding`, or in the only one."""
+def join(*rows: Rows) -> JoinedRows:
+    """These rows one after the other, part by part; those of Ray are still read by its tasks."""
+    parts = [part for some in rows for part in (some.parts if isinstance(some, JoinedRows) else (some,))]
+    tasks = next((some.tasks for some in rows if isinstance(some, RayRows)), None)
+    return JoinedRows(*parts) if tasks is None else RayRows(*parts, tasks=tasks)
+
+
+def ray_dataset(dataset: Any) -> RayRows:
+    """The rows of a Ray dataset, block by block, which Ray's tasks pass over. It has to be materialised: only then is
+    the order of its rows fixed, and labels can be told to go with them. They are in the column `embedding`, or in the
+    only one."""
     if type(dataset).__name__ != "MaterializedDataset":
         raise DataError("the rows of a Ray dataset have no fixed order before it is computed: give data.materialize()")
     names = dataset.columns() or []
@@ -66,7 +75,7 @@ def ray_dataset(dataset: Any) -> JoinedRows:
     if not blocks:
         raise DataError("the Ray dataset has no rows")
     dim = _table(blocks[0][0], column).shape[1]
-    return JoinedRows(*(_RayBlock(reference, column, n, dim) for reference, n in blocks))
+    return RayRows(*(_RayBlock(reference, column, n, dim) for reference, n in blocks), tasks=RayTasks())
 
 
 class _RayBlock:

@@ -96,6 +96,13 @@ class Shard:
         return everything
 
 
+def shard_of(rows: Rows) -> Shard:
+    """Who passes over these rows if nobody is named: rows on a cluster, as those of a Ray dataset, say it themselves;
+    all others this process."""
+    shard = getattr(rows, "shard", None)
+    return shard if isinstance(shard, Shard) else Shard()
+
+
 def current_shard() -> Shard | None:
     """The share of this process if `torchrun` started it, with its process group; None in an ordinary process."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
