@@ -1,11 +1,10 @@
-"""Embedding and propagation on a Ray cluster: bit for bit those of one process, also when a node dies in the middle."""
+"""Embedding and passes over rows on Ray, with two workers: bit for bit those of one process."""
 
 import errno
 import gc
 import os
-import re
 import sys
-from dataclasses import fields, is_dataclass
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,104 +14,155 @@ import torch
 import embedding_cases
 import ray_cases
 from embedding_cases import mean_colour_embedder, write_pictures
-from ray_cases import NODE, Deadly, small_cluster
+from ray_cases import (
+    LABELS,
+    TRUTH,
+    VALUES,
+    Killing,
+    joined,
+    parts,
+    same,
+    two_workers,
+    without_seconds,
+    write_dataset,
+)
 from remp import ReMPClassifier
 from remp.engine.embed import embed
 from remp.engine.parts import EmbeddingParts
 from remp.engine.ray import RayEngine
 from remp.errors import DataError, OutputError
-from remp.label_files import label, label_new
-from remp.rectification.propagate import Propagation, propagate
-from remp.rows import ArrayRows, JoinedRows
+from remp.label_files import label
+from remp.rectification.propagate import propagate
+from remp.rows import ArrayRows, JoinedRows, Shard
+from remp.rows.dataset import as_rows
 
 pytest.importorskip("pyarrow")
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'ray[data]' pyarrow")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-
-RANDOM = np.random.default_rng(0)
-TRUTH = np.arange(1200) % 4
-VALUES = (2 * RANDOM.normal(size=(4, 16))[TRUTH] + RANDOM.normal(size=(1200, 16))).astype(np.float32)
-LABELS = np.where(np.arange(1200) < 20, TRUTH, -1)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # ray.data says what it will not have some day
+]
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    """Three nodes of one core. Modules of the tests travel with the work: no worker can import them."""
+def engine():
+    """Modules of the tests travel with the work: no worker can import them."""
     for module in (embedding_cases, ray_cases, sys.modules[__name__]):
         ray.cloudpickle.register_pickle_by_value(module)
-    with small_cluster(3) as nodes:
-        yield nodes
+    with two_workers() as engine:
+        yield engine
+
+
+def test_a_worker_that_is_killed_while_embedding_costs_its_running_block_and_no_bit(engine, tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 60)
+    (tmp_path / "photos" / "0007.png").write_bytes(b"no picture")
+    settings = {"backbone": mean_colour_embedder(), "block": 10}
+    embed(tmp_path / "photos", tmp_path / "local", **settings)
+    killing = Killing(tmp_path / "notes")
+    done = embed(tmp_path / "photos", tmp_path / "ray", engine=killing, **settings)
+    assert killing.begun == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1, 5: 1}
+    assert (done.n, [name for name, _ in done.skipped]) == (59, ["0007.png"])
+    assert parts(tmp_path / "ray") == parts(tmp_path / "local")
+    assert embed(tmp_path / "photos", tmp_path / "ray", engine=engine, **settings).n_before == 59
+
+
+def test_blocks_of_pictures_go_through_ray_data_without_a_word_of_it(engine, capfd, monkeypatch):
+    real, seen = ray.data.from_items, []
+    monkeypatch.setattr(ray.data, "from_items", lambda items, **how: seen.append(len(items)) or real(items, **how))
+    assert sorted(engine.finished(str, list(range(20)))) == [(number, str(number)) for number in range(20)]
+    assert seen == [20]
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_a_finished_block_does_not_wait_for_the_others(engine):
+    """Nor for the next one: it is there before that is made."""
+    times = []
+    for _, ended in engine.finished(nap, [0.0, 3.0]):
+        times.append((ended, time.time()))
+    assert times[0][1] < times[1][0]
+
+
+def nap(seconds):
+    time.sleep(seconds)
+    return time.time()
+
+
+def test_an_error_in_a_block_of_pictures_is_the_error_itself(engine):
+    with pytest.raises(DataError, match="of block 3"):
+        list(engine.finished(fail_at_3, [1, 2, 3, 4]))
+
+
+def fail_at_3(number):
+    if number == 3:
+        raise DataError("of block 3")
+
+
+def test_a_worker_that_is_killed_while_propagating_costs_its_running_block_and_no_bit(engine, tmp_path):
+    killing = Killing(tmp_path / "notes")
+    same(propagate(joined(), LABELS, 4, shard=killing.shard()), propagate(joined(), LABELS, 4))
+    assert killing.begun == {**dict.fromkeys(range(12), 1), 2: 2}
 
 
 @pytest.fixture
-def three(cluster):
-    """The cluster, with three nodes whatever the test before has done to it."""
-    while len(cluster.worker_nodes) < 2:
-        cluster.add_node(**NODE)
-    cluster.wait_for_nodes(timeout=120)
-    return cluster
+def dataset(engine):
+    """The values in a Ray dataset of three blocks."""
+    return ray.data.from_numpy(list(np.split(VALUES, 3)))
 
 
-def parts(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name.startswith("part-")}
+def thirds():
+    return JoinedRows(*(ArrayRows(part) for part in np.split(VALUES, 3)))
 
 
-def joined():
-    return JoinedRows(*(ArrayRows(part, chunk=32) for part in np.split(VALUES, 12)))
+def test_rows_of_a_ray_dataset_are_passed_over_by_tasks(dataset, monkeypatch):
+    with pytest.raises(DataError, match=r"give data.materialize\(\)"):
+        propagate(dataset.map_batches(lambda batch: batch), LABELS, 4)
+    here = propagate(thirds(), LABELS, 4)
+    same(propagate(dataset, LABELS, 4, shard=Shard()), here)  # told to, this process does it
+    monkeypatch.setattr("remp.rows.dataset._RayBlock.chunks", not_here)
+    same(propagate(dataset, LABELS, 4), here)
+    np.testing.assert_array_equal(as_rows(dataset).take([1199, 3, 500]), VALUES[[1199, 3, 500]])
 
 
-def same(one, other):
-    """Whether two values with arrays in them are equal to the last bit."""
-    for field in fields(one):
-        ours, theirs = getattr(one, field.name), getattr(other, field.name)
-        if isinstance(ours, torch.Tensor):
-            assert torch.equal(ours, theirs), field.name
-        elif isinstance(ours, np.ndarray):
-            np.testing.assert_array_equal(ours, theirs, err_msg=field.name)
-        elif is_dataclass(ours):
-            same(ours, theirs)
-        elif field.name not in ("seconds", "folder", "stages"):
-            assert ours == theirs, field.name
+def test_rows_that_an_engine_was_given_are_passed_over_by_its_tasks(engine, monkeypatch):
+    passes, real = [], RayEngine.total
+    monkeypatch.setattr(RayEngine, "total", lambda self, *given: passes.append(given) or real(self, *given))
+    same(propagate(engine.rows(joined()), LABELS, 4), propagate(joined(), LABELS, 4))
+    assert len(passes) >= 10  # layers
 
 
-def test_a_node_that_dies_while_embedding_costs_its_running_block_and_no_bit(three, tmp_path, own_home):
-    write_pictures(tmp_path / "photos", 240)
-    (tmp_path / "photos" / "0007.png").write_bytes(b"no picture")
-    embed(tmp_path / "photos", tmp_path / "local", backbone=mean_colour_embedder(), block=10)
-    engine = Deadly(three, tmp_path / "notes", in_pass=0)
-    done = embed(tmp_path / "photos", tmp_path / "ray", backbone=mean_colour_embedder(), block=10, engine=engine)
-    assert engine.killed
-    assert (done.n, [name for name, _ in done.skipped]) == (239, ["0007.png"])
-    assert parts(tmp_path / "ray") == parts(tmp_path / "local")
-    assert set(engine.begun) == set(range(24))
-    assert 24 <= sum(engine.begun.values()) <= 25  # a node has one core: one block was running there
-    again = embed(tmp_path / "photos", tmp_path / "ray", backbone=mean_colour_embedder(), block=10, engine=RayEngine())
-    assert again.n_before == 239
+def not_here(*_):
+    raise AssertionError("read in this process")
 
 
-def test_a_node_that_dies_while_propagating_costs_its_running_block_and_no_bit(three, tmp_path):
-    engine = Deadly(three, tmp_path / "notes", in_pass=5)
-    there = propagate(joined(), LABELS, 4, shard=engine.shard())
-    assert engine.killed
-    same(there, propagate(joined(), LABELS, 4))
-    assert set(engine.begun) == set(range(12))
-    assert 12 <= sum(engine.begun.values()) <= 13
+def test_rows_of_one_block_give_the_bits_of_the_array(engine):
+    data = ray.data.from_numpy(VALUES)
+    same(propagate(data, LABELS, 4), propagate(ArrayRows(VALUES), LABELS, 4))
+    ours, dense = ReMPClassifier().fit(data, LABELS), ReMPClassifier().fit(VALUES, LABELS)
+    assert_same_classifier(ours, dense)
+    np.testing.assert_array_equal(ours.predict_proba(data), dense.predict_proba(VALUES))
 
 
-def test_sums_that_lie_on_a_node_that_dies_are_made_again(three, tmp_path):
-    """Sums of more than 100 KB stay where they were made, and groups of them are added by tasks."""
-    random = np.random.default_rng(1)
-    values = (random.normal(size=(4, 4096))[TRUTH] + random.normal(size=(1200, 4096))).astype(np.float32)
-    rows = JoinedRows(*(ArrayRows(part) for part in np.split(values, 40)))
-    engine = Deadly(three, tmp_path / "notes", in_pass=4, seconds=0.1)
-    there = propagate(rows, LABELS, 4, Propagation(layers=3), shard=engine.shard())
-    assert engine.killed
-    same(there, propagate(rows, LABELS, 4, Propagation(layers=3)))
-    assert set(engine.begun) == set(range(40))
+@pytest.mark.parametrize("rule", ["adaptive", "paper"])
+def test_a_classifier_learns_from_a_ray_dataset_by_tasks_what_it_learns_in_one_process(dataset, rule, monkeypatch):
+    more = VALUES[:50] + np.float32(0.1)
+    here = ReMPClassifier(rule=rule).fit(thirds(), LABELS, more)
+    answers, again = here.predict_proba(thirds()), here.refit(thirds())
+    monkeypatch.setattr("remp.rows.dataset._RayBlock.chunks", not_here)
+    monkeypatch.setattr("remp.rows.dataset._RayBlock.take", not_here)
+    there = ReMPClassifier(rule=rule).fit(dataset, LABELS, more)
+    assert_same_classifier(there, here)
+    assert_same_classifier(there.refit(dataset), again)
+    np.testing.assert_array_equal(there.predict_proba(dataset), answers)
+    assert (there.predict(dataset) == TRUTH).mean() > 0.9
 
 
-def test_the_blocks_of_a_call_are_sent_once_and_forgotten_after_it(three):
+def assert_same_classifier(ours, theirs):
+    for name in ("transduction_", "label_distributions_", "prototypes_", "moves_"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
+
+
+def test_the_blocks_of_a_call_are_sent_once_and_forgotten_after_it(engine):
     engine, labels, rows = RayEngine(), LABELS.copy(), joined()
     first = propagate(rows, labels, 4, shard=engine.shard())
     gc.collect()
@@ -123,30 +173,7 @@ def test_the_blocks_of_a_call_are_sent_once_and_forgotten_after_it(three):
     assert not torch.equal(first.prototypes, second.prototypes)
 
 
-def write_dataset(folder):
-    """The values in twelve parts, of which one is damaged; the first four rows of each have a label."""
-    import pyarrow
-    import pyarrow.parquet as parquet
-
-    folder.mkdir()
-    for number, rows in enumerate(np.split(np.arange(1200), 12)):
-        names, given = [f"row {i}" for i in rows], ["abcd"[TRUTH[i]] if i % 100 < 4 else None for i in rows]
-        table = pyarrow.table({"embedding": VALUES[rows].tolist(), "name": names, "label": given})
-        parquet.write_table(table, folder / f"{number:02d}.parquet")
-    (folder / "05.parquet").write_bytes(b"no parquet")
-    return folder
-
-
-def without_seconds(folder):
-    """The files of a result by their names, without what says how long it took."""
-    files = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    files = {name: content for name, content in files.items() if not name.name.startswith(".")}
-    for name in map(Path, ("labels.json", "report.html")):
-        files[name] = re.sub(rb"<p>Seconds: [^<]*</p>|\"seconds\": {[^}]*}", b"", files[name])
-    return files
-
-
-def test_a_labelling_is_that_of_one_process_to_the_last_bit(three, tmp_path, monkeypatch):
+def test_a_labelling_is_that_of_one_process_to_the_last_bit(engine, tmp_path, monkeypatch):
     """With its files, among them the Parquet dataset that a large one has."""
     monkeypatch.setattr("remp.labelling.output.tables.LARGE", 500)
     data = write_dataset(tmp_path / "data")
@@ -165,55 +192,7 @@ def test_a_labelling_is_that_of_one_process_to_the_last_bit(three, tmp_path, mon
     }
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_a_saved_model_labels_a_dataset_as_in_one_process(three, tmp_path, together):
-    data = write_dataset(tmp_path / "data")
-    label(data, out=tmp_path / "first", save=tmp_path / "model")
-    one = label_new(data, tmp_path / "model", out=tmp_path / "local", together=together)
-    there = label_new(data, tmp_path / "model", out=tmp_path / "ray", together=together, engine=RayEngine())
-    same(there, one)
-    assert without_seconds(tmp_path / "ray") == without_seconds(tmp_path / "local")
-
-
-def test_a_folder_of_pictures_is_embedded_and_labelled(three, tmp_path, own_home):
-    for number, name in enumerate(["a", "b", "unlabelled"]):
-        write_pictures(tmp_path / "photos" / name, 3 + 9 * number)
-    done = label(tmp_path / "photos", options(), out=tmp_path / "ray", engine=RayEngine())
-    assert len(done.labels) == 3 + 12 + 21
-    assert done.task.class_names == ("a", "b")
-    assert all(path.exists() for path in done.task.paths)
-
-
-def options():
-    from remp.labelling.pipeline import LabelOptions
-
-    return LabelOptions(backbone=mean_colour_embedder())
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # ray.data says when it is imported what it will not have
-def test_rows_of_a_ray_dataset(three):
-    data = ray.data.from_numpy(list(np.split(VALUES, 3)))
-    with pytest.raises(DataError, match=r"give data.materialize\(\)"):
-        propagate(data.map_batches(lambda batch: batch), LABELS, 4)
-    thirds = JoinedRows(*(ArrayRows(part) for part in np.split(VALUES, 3)))
-    here = propagate(thirds, LABELS, 4)
-    same(propagate(data, LABELS, 4), here)
-    same(propagate(data, LABELS, 4, shard=RayEngine().shard()), here)
-    dense = propagate(ArrayRows(VALUES), LABELS, 4)
-    torch.testing.assert_close(here.prototypes, dense.prototypes, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_the_classifier_learns_from_a_ray_dataset_what_it_learns_from_the_array(three):
-    data, dense = ray.data.from_numpy(list(np.split(VALUES, 3))), ReMPClassifier().fit(VALUES, LABELS)
-    ours = ReMPClassifier().fit(data, LABELS)
-    np.testing.assert_array_equal(ours.transduction_, dense.transduction_)
-    np.testing.assert_allclose(ours.label_distributions_, dense.label_distributions_, atol=1e-4)
-    np.testing.assert_array_equal(ours.predict(data), dense.predict(VALUES))
-    assert (ours.transduction_ == TRUTH).mean() > 0.9
-
-
-def test_a_damaged_parquet_file_of_pictures_is_named_and_does_not_stop_the_rest(three, tmp_path, own_home):
+def test_a_damaged_parquet_file_of_pictures_is_named_and_does_not_stop_the_rest(engine, tmp_path, own_home):
     import pyarrow
     import pyarrow.parquet as parquet
 
@@ -237,7 +216,7 @@ def test_a_damaged_parquet_file_of_pictures_is_named_and_does_not_stop_the_rest(
     assert parts(tmp_path / "ray") == parts(tmp_path / "local")
 
 
-def test_a_full_disk_stops_with_a_sentence_and_keeps_what_is_finished(three, tmp_path, own_home, monkeypatch):
+def test_a_full_disk_stops_with_a_sentence_and_keeps_what_is_finished(engine, tmp_path, own_home, monkeypatch):
     write_pictures(tmp_path / "photos", 40)
     settings = {"backbone": mean_colour_embedder(), "block": 10, "engine": RayEngine()}
     real, written = EmbeddingParts._write, []
@@ -263,7 +242,7 @@ def raise_no_room(self, *_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_an_error_in_a_task_is_the_error_itself(three):
+def test_an_error_in_a_task_is_the_error_itself(engine):
     values = VALUES.copy()
     values[777, 3] = np.nan
     rows = JoinedRows(*(ArrayRows(part, chunk=32) for part in np.split(values, 12)))

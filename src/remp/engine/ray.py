@@ -1,7 +1,7 @@
 """Ray as the engine: blocks of pictures stream through Ray Data, the sums of a layer are tasks."""
 
 import logging
-import warnings
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,9 +64,9 @@ def _made_of_row(row: dict[str, Any], handle: list[Any]) -> dict[str, Any]:
 @contextmanager
 def _quiet_ray_data() -> Iterator[Any]:
     """The module ray.data, which meanwhile says nothing: its lines would stand between those of the progress bar."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # what it will not have some day, said when it is imported
-        import ray.data
+    os.environ.setdefault("RAY_DATA_USAGE_DISABLED", "1")  # or it asks and tells others how it was used
+    import ray.data
+
     log = logging.getLogger("ray.data")
     before = log.level
     log.setLevel(logging.CRITICAL)
