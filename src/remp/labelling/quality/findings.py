@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
+from remp.datasets.decode import UnreadablePicture, centre_square
+from remp.labelling.embedding.pictures import read_file
 from remp.labelling.outcome import Finding
+from remp.labelling.quality.cropped import THUMBNAIL, bit_count, cropped_pairs
 from remp.labelling.tasks.task import LabellingTask
 from remp.propagation.calibration import Calibration
 from remp.propagation.held_out import HeldOut, sample_of
@@ -88,13 +92,22 @@ def find_duplicates(
     content_hashes: np.ndarray | None,
     picture_hashes: np.ndarray | None,
     features: Callable[[np.ndarray], Tensor] | None = None,
+    paths: Sequence[Path] = (),
 ) -> Duplicates:
-    """Among n items. features: from numbers of items (k,) to their features (k, d), not centred; if given, pictures of
-    near hashes are only told if their features are near, too: hashes of line drawings are near by chance."""
+    """Among n items.
+
+    features: from numbers of items (k,) to their features (k, d), not centred; if given, pictures of near hashes are
+    only told if their features are near, too: hashes of line drawings are near by chance. paths: of the n pictures; if
+    given as well, copies that lost their edges are looked for.
+    """
     exact = [] if content_hashes is None else equal_groups(np.asarray(content_hashes))
     near = [] if picture_hashes is None else near_groups(np.asarray(picture_hashes))
+    sample = sample_of(np.arange(n), _COMPARED)
     if near and features is not None:
-        near = confirmed_groups(near, features, sample_of(np.arange(n), _COMPARED))
+        near = confirmed_groups(near, features, sample)
+    if picture_hashes is not None and features is not None and paths:
+        pairs = cropped_pairs(np.asarray(picture_hashes), features, sample, lambda item: _thumbnail(paths[item]))
+        near = joined_groups(near, pairs, n)
     if content_hashes is not None:  # what is the same file was said already
         near = [group for group in near if len(np.unique(np.asarray(content_hashes)[group])) > 1]
     return Duplicates(exact, near)
@@ -116,7 +129,7 @@ def duplicates(
     features: Callable[[np.ndarray], Tensor] | None = None,
 ) -> list[Finding]:
     """Items of a task that are the same file, and pictures that look the same. features: as in find_duplicates."""
-    return told(task, find_duplicates(len(task.names), content_hashes, picture_hashes, features))
+    return told(task, find_duplicates(len(task.names), content_hashes, picture_hashes, features, task.paths))
 
 
 def confirmed_groups(
@@ -135,6 +148,20 @@ def confirmed_groups(
         component = _components(np.argwhere(np.triu(near, 1)), len(group))
         parts += [group[part] for part in equal_groups(component)]
     return parts
+
+
+def joined_groups(groups: list[np.ndarray], pairs: np.ndarray, n: int) -> list[np.ndarray]:
+    """Groups of n items, and those that pairs (p, 2) link to them or to each other, as one list of groups."""
+    links = [np.stack([group[:-1], group[1:]], axis=1) for group in groups]
+    return equal_groups(_components(np.concatenate([*links, pairs.astype(np.int64)]), n))
+
+
+def _thumbnail(path: Path) -> np.ndarray | None:
+    """The centre square of a picture, grey (32, 32); None if it cannot be read (any more)."""
+    try:
+        return centre_square(read_file(path), THUMBNAIL, channels=1)[..., 0]
+    except UnreadablePicture:
+        return None
 
 
 def _told(
@@ -205,7 +232,7 @@ def equal_groups(hashes: np.ndarray) -> list[np.ndarray]:
 def near_groups(hashes: np.ndarray, bits: int = NEAR_BITS) -> list[np.ndarray]:
     """Groups linked by hashes (n,) uint64 that differ in at most `bits` (< 4) bits; plain pictures are left out."""
     values, group = np.unique(hashes.astype(np.uint64), return_inverse=True)
-    ones = _bit_count(values)
+    ones = bit_count(values)
     telling = np.flatnonzero((ones >= _PLAIN_BITS) & (ones <= 64 - _PLAIN_BITS))
     pairs = [telling[pair] for band in range(4) for pair in _near_in_band(values[telling], band, bits)]
     component = _components(np.concatenate([np.empty((0, 2), np.int64), *pairs]), len(values))[group]
@@ -236,13 +263,4 @@ def _near_in_band(values: np.ndarray, band: int, bits: int) -> Iterator[np.ndarr
         if not len(first):
             return
         pairs = np.stack([order[first], order[first + offset]], axis=1)
-        yield pairs[_bit_count(values[pairs[:, 0]] ^ values[pairs[:, 1]]) <= bits]
-
-
-def _bit_count(values: np.ndarray) -> np.ndarray:
-    """How many bits of each uint64 are 1 (numpy has this from version 2 on)."""
-    bytes_of = np.ascontiguousarray(values)[..., None].view(np.uint8)
-    return _ONES[bytes_of].sum(-1, dtype=np.uint8)
-
-
-_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1, dtype=np.uint8)
+        yield pairs[bit_count(values[pairs[:, 0]] ^ values[pairs[:, 1]]) <= bits]
