@@ -28,9 +28,9 @@ const VIEWS = [
 ];
 const KEYS = [
   ["Look", [["←", "→", "↑", "↓"], "move"], [["Space"], "see the picture large"], [["[", "]"], "previous and next view"], [["/"], "search names"], [["?"], "this list"]],
-  ["Select", [["Shift", "+", "arrows"], "select while moving"], [["Ctrl", "+", "A"], "select all"], [["Shift", "+", "Space"], "take one out of a group, or put it back"], [["Esc"], "select nothing"]],
-  ["Label", [["1", "…", "9"], "give the class with that key"], [["a letter"], "type the name of a class"], [["F2"], "go to the empty name field"], [["Enter"], "accept the prediction"],
-    [["Shift", "+", "Enter"], "accept everything above the cursor"], [["Backspace"], "take the label away"], [["u"], "mark as none of the classes"]],
+  ["Select", [["Shift", "+", "arrows"], "select while moving"], [["Ctrl", "+", "A"], "select all"], [["Shift", "+", "Space"], "one in or out of a group"], [["Esc"], "select nothing"]],
+  ["Label", [["1", "…", "9"], "class with that key"], [["a letter"], "type the name of a class"], [["F2"], "empty name field"], [["Enter"], "accept the prediction"],
+    [["Shift", "+", "Enter"], "accept all above"], [["Backspace"], "take the label away"], [["u"], "mark unknown"]],
   ["Mend", [["Ctrl", "+", "Z"], "undo"], [["Ctrl", "+", "Y"], "redo"], [["Enter"], "mend a finding"], [["x"], "dismiss a finding"]],
 ];
 // As in classes.py: told apart on white and on black.
@@ -530,7 +530,7 @@ function factsOf(item) {
   if (own) return { kind: "given", text: own.name, colour: own.colour, spoken: `${own.name}, given` };
   if (model.unreadable.has(item)) return { kind: "plain", text: "cannot be read", spoken: "cannot be read" };
   if (!best) return { kind: "plain", text: ui.view === "groups" ? "" : model.names[item].split("/").pop(), spoken: "no label" };
-  if (model.status[item] === STATUS_UNKNOWN && ui.view !== "next") return { kind: "none", text: ui.view === "unknown" ? `most like ${best.name}` : "like none", spoken: `resembles no class, most like ${best.name}` };
+  if (model.status[item] === STATUS_UNKNOWN && ui.view !== "next") return { kind: "none", text: ui.view === "unknown" ? `like ${best.name}?` : "like none", spoken: `resembles no class, most like ${best.name}` };
   return { kind: "predicted", text: best.name, colour: best.colour, share, spoken: `probably ${best.name}, ${sureness(share)}` };
 }
 
