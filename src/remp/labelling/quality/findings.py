@@ -23,7 +23,7 @@ _COMPARED, _NEAR_COSINES = 500, (0.85, 0.96)
 # Suspicious labels that are told.
 _MOST_SUSPICIOUS = 200
 # The share of right labels that may be suspected, if the probabilities are right.
-_FALSE_ALARMS = 0.05
+_FALSE_ALARMS = 0.025
 # Two classes are alike if more than this share of their items is expected to get the label of the other.
 _MIXED = 0.15
 # Pictures whose hashes differ in at most this many of 64 bits look the same.
