@@ -20,7 +20,7 @@ from PIL import Image
 
 from remp.datasets import open_data
 from remp.labelling.embedding.pictures import read_picture
-from remp.labelling.quality.findings import find_duplicates
+from remp.labelling.quality.duplicates import find_duplicates
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.rectification.transform import FeatureTransform
 

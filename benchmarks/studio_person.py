@@ -29,10 +29,11 @@ import numpy as np
 from remp.labelling.tasks.task import LabellingTask
 from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows, Shard
-from remp.studio.checks import Check, checks_of, judge, propose
+from remp.studio.checked_estimate import Check, checks_of, judge
 from remp.studio.classes import StudioClass
 from remp.studio.collection import Features, Labels, Prediction, predict
 from remp.studio.groups import find_groups
+from remp.studio.proposals import propose
 from remp.studio.session import BATCH
 from remp.studio.state import NONE
 

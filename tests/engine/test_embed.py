@@ -20,7 +20,7 @@ from PIL import Image
 from embedding_cases import colours, mean_colour_embedder, write_pictures
 from remp.engine.embed import EmbedBlock, _SharedCache, embed
 from remp.engine.parts import EmbeddingParts
-from remp.engine.pictures import FolderBlock
+from remp.engine.picture_blocks import FolderBlock
 from remp.errors import ConfigError, DataError, OutputError
 from remp.system.places import place
 

@@ -20,7 +20,7 @@ from remp.datasets.raw import ReadOptions
 from remp.engine.dataset import open_dataset
 from remp.engine.local import Threads
 from remp.engine.parts import EmbeddingParts, Part
-from remp.engine.pictures import Block, FolderBlock
+from remp.engine.picture_blocks import Block, FolderBlock
 from remp.export.labelled import read_results
 from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles, digest
 from remp.labelling.output.result_folder import foreign_file, write_manifest

@@ -11,7 +11,8 @@ from remp.errors import DataError
 from remp.label_files import label
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import LabelOptions
-from remp.studio.collection import Embedding, Labels, find_all, next_items, open_collection, predict, predict_soon
+from remp.studio.collection import Embedding, Labels, find_all, open_collection, predict, predict_soon
+from remp.studio.proposals import next_items
 from studio_cases import numbers_of, session_of, started, write_collection
 
 

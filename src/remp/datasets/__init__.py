@@ -4,7 +4,7 @@ from remp.checks import nearest
 from remp.datasets.base import ImageSet, list_prepared, open_prepared, prepared_folder, read_index
 from remp.datasets.prepare import prepare
 from remp.datasets.raw import ReadOptions
-from remp.datasets.table import DATASETS
+from remp.datasets.registry import DATASETS
 from remp.errors import DataError
 
 __all__ = ["DATASETS", "ImageSet", "ReadOptions", "open_data", "open_prepared", "prepare", "read_index"]

@@ -11,7 +11,7 @@ from remp.checks import nearest
 from remp.datasets.base import check_not_prepared, prepared_folder, read_index, write_prepared
 from remp.datasets.download import fetch
 from remp.datasets.raw import RawSet, ReadOptions
-from remp.datasets.table import DATASETS, Dataset
+from remp.datasets.registry import DATASETS, Dataset
 from remp.errors import DataError
 from remp.system.files import home
 from remp.system.progress import progress

@@ -14,7 +14,7 @@ from remp.backbones.embedding import Embedder
 from remp.datasets.decode import UnreadablePicture, centre_square
 from remp.engine.local import Engine, Threads
 from remp.engine.parts import EmbeddingParts, Part
-from remp.engine.pictures import Block, Item, find_blocks, picture_bytes
+from remp.engine.picture_blocks import Block, Item, find_blocks, picture_bytes
 from remp.errors import ConfigError, DataError
 from remp.labelling.embedding.cache import EmbeddingCache, digest
 from remp.labelling.embedding.pictures import picture_hash

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from remp.backbones.embedding import Embedder
-from remp.engine.pictures import Block, FolderBlock, ParquetBlock, block_key
+from remp.engine.picture_blocks import Block, FolderBlock, ParquetBlock, block_key
 from remp.errors import ConfigError, DataError, OutputError
 from remp.rows.parquet import open_parquet
 from remp.strangers import reason

@@ -14,8 +14,9 @@ from remp.labelling.decision import Decision, decide
 from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
 from remp.labelling.output.class_folders import Way
 from remp.labelling.quality.advice import MOST_CANDIDATES, advise
+from remp.labelling.quality.duplicates import duplicates
 from remp.labelling.quality.estimate import estimate_accuracy
-from remp.labelling.quality.findings import duplicates, similar_classes, single_examples, suspicious_labels
+from remp.labelling.quality.findings import similar_classes, single_examples, suspicious_labels
 from remp.labelling.quality.unknown import at_home, smallest_known, spreads_of
 from remp.labelling.tasks.task import LabellingTask
 from remp.models import DEFAULT_EMBEDDER

@@ -14,10 +14,9 @@ from remp.backbones.embedding import Embedder
 from remp.errors import DataError
 from remp.labelling.decision import decide
 from remp.labelling.embedding.embed import EmbeddingRun
-from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling
+from remp.labelling.outcome import STATUSES, Finding, Labelling
 from remp.labelling.pipeline import label_rows
-from remp.labelling.quality.advice import advise
-from remp.labelling.quality.findings import Duplicates, equal_groups, find_duplicates, near_groups, told
+from remp.labelling.quality.duplicates import Duplicates, equal_groups, find_duplicates, near_groups, told
 from remp.labelling.tasks.folder import folder_task
 from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
@@ -280,25 +279,6 @@ def _of_all(n: int, features: Features, numbers: np.ndarray, labelling: Labellin
         labelling=labelling,
         class_numbers=numbers,
     )
-
-
-def next_items(prediction: Prediction, features: Features, given: Labels, n_next: int) -> list[Advice]:
-    """What to label now, diverse, each with its reason: from the items that the labelling keeps features of."""
-    labelling = prediction.labelling
-    sample, values = labelling.sample, labelling.sample_features
-    free = (given.labels[features.items] == -1) & (labelling.status != STATUSES.index("unknown"))
-    is_labelled = labelling.task.is_labelled[sample]
-    candidates = np.flatnonzero(free[sample])
-    names = [*labelling.task.class_names, None]
-    advice = advise(
-        sample[candidates],
-        torch.from_numpy(values[candidates]),
-        labelling.margin[sample[candidates]],
-        torch.from_numpy(values[is_labelled]),
-        [(names[labelling.best[item]], names[labelling.runner_up[item]]) for item in sample[candidates]],
-        n_next,
-    )
-    return [replace(one, item=int(features.items[one.item])) for one in advice]
 
 
 def find_all(prediction: Prediction, features: Features) -> list[Finding]:

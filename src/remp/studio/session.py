@@ -14,12 +14,13 @@ from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import Advice, Finding
 from remp.labelling.tasks.task import LabellingTask
 from remp.studio.actions import Action, apply, with_names, with_numbers
-from remp.studio.checks import Check, Judged, checks_of, judge, propose
+from remp.studio.checked_estimate import Check, Judged, checks_of, judge
 from remp.studio.collection import Embedding, Features, Labels, Overtaken, Prediction, find_all, predict, predict_soon
 from remp.studio.gain import Gain, Point, expected_gain
 from remp.studio.groups import Group, find_groups
 from remp.studio.journal import Journal
 from remp.studio.plane import lay_out, quick_plane
+from remp.studio.proposals import propose
 from remp.studio.state import NONE, StudioState
 
 BATCH = 24  # pictures that are proposed at once

@@ -7,7 +7,7 @@ from PIL import Image
 
 from remp.labelling.embedding.pictures import picture_hash
 from remp.labelling.quality.cropped import _best_correlation, cropped_pairs
-from remp.labelling.quality.findings import duplicates, joined_groups
+from remp.labelling.quality.duplicates import duplicates, joined_groups
 from remp.labelling.tasks.task import LabellingTask
 
 N, SIDE = 60, 120

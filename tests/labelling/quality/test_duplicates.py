@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remp.labelling.quality.findings import equal_groups, near_groups
+from remp.labelling.quality.duplicates import equal_groups, near_groups
 
 PATTERN = 0x5A5A_1234_F0F0_99CC
 

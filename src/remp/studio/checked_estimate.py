@@ -15,13 +15,11 @@ import numpy as np
 from scipy.special import expit, log_expit, logit, ndtr
 
 from remp.labelling.outcome import AccuracyEstimate, Advice
-from remp.studio.collection import Features, Labels, Prediction, next_items
+from remp.studio.collection import Prediction
+from remp.studio.proposals import CHECK
 from remp.studio.state import NONE
 
 LEVEL = 0.9
-CHECK = "drawn at random, to check the estimate"  # the reason for a picture of Next
-CHECK_SHARE = 1 / 4  # of what Next proposes
-SEED = 20210620
 # All probabilities are moved by one number in their logits. Before any check it is normal: its mean is the first number
 # times the share of labels that were not checks, its deviation the second plus the third times that share. Each check
 # counts as so much of an independent one, more if it was drawn at random. The numbers were found on the validation
@@ -70,22 +68,6 @@ class Judged:
         """(k,) of the predictions of these items, as the checks leave it."""
         probability = self.prediction.probability[items]
         return probability if self.move == 0 else expit(_logits(probability) + self.move)
-
-
-def propose(prediction: Prediction, features: Features, given: Labels, n: int) -> list[Advice]:
-    """What to label now: what teaches most, and a part that is drawn at random."""
-    checks = drawn_at_random(prediction, given, round(CHECK_SHARE * n))
-    taken = {one.item for one in checks}
-    chosen = [one for one in next_items(prediction, features, given, n) if one.item not in taken]
-    return [*chosen[: n - len(checks)], *checks]
-
-
-def drawn_at_random(prediction: Prediction, given: Labels, n: int) -> list[Advice]:
-    """Unlabelled items that have a prediction, in an order that is drawn once for each collection: who skips one will
-    be asked again."""
-    order = np.random.default_rng(SEED).permutation(len(given.labels))
-    free = order[(given.labels[order] == NONE) & (prediction.best[order] >= 0)][:n]
-    return [Advice(int(item), f"probably {given.classes[int(prediction.best[item])].name}; {CHECK}") for item in free]
 
 
 def checks_of(prediction: Prediction, proposed: Iterable[Advice]) -> list[Check]:
