@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ from remp import ReMPClassifier
 from remp.engine.embed import embed
 from remp.engine.parts import EmbeddingParts
 from remp.engine.ray import RayEngine
-from remp.errors import DataError, OutputError
+from remp.errors import ConfigError, DataError, OutputError
 from remp.label_files import label
 from remp.rectification.propagate import propagate
 from remp.rows import ArrayRows, JoinedRows, Shard
@@ -248,3 +249,42 @@ def test_an_error_in_a_task_is_the_error_itself(engine):
     rows = JoinedRows(*(ArrayRows(part, chunk=32) for part in np.split(values, 12)))
     with pytest.raises(DataError, match="row 777 holds a number that is not finite"):
         propagate(rows, LABELS, 4, shard=RayEngine().shard())
+
+
+def test_an_address_is_that_of_a_running_cluster(monkeypatch):
+    asked = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda address, **_: asked.append(address))
+    RayEngine("auto")
+    RayEngine()
+    assert asked == ["auto", "local"]
+
+    def nobody_there(address, **_):
+        raise ConnectionError("could not find any running Ray instance")
+
+    monkeypatch.setattr(ray, "init", nobody_there)
+    with pytest.raises(ConfigError, match="no Ray cluster at 'auto': start one with ray start --head"):
+        RayEngine("auto")
+
+
+def test_bars_go_on_as_parts_and_rows_are_finished(engine, tmp_path, own_home, monkeypatch):
+    steps = []
+
+    class Bar:
+        def advance(self, n, **_):
+            steps.append(n)
+
+    @contextmanager
+    def noted(*_, **__):
+        yield Bar()
+
+    monkeypatch.setattr("remp.rows.ray_tasks.progress", noted)
+    monkeypatch.setattr("remp.engine.embed.progress", noted)
+    write_pictures(tmp_path / "photos", 25)
+    embed(tmp_path / "photos", tmp_path / "out", backbone=mean_colour_embedder(), block=10, engine=engine)
+    assert sorted(steps) == [5, 10, 10]
+    steps.clear()
+    rows = engine.rows(joined())
+    propagate(rows, LABELS, 4)
+    assert sum(steps) % len(rows) == 0
+    assert len(steps) > len(rows.parts)
