@@ -1,5 +1,6 @@
 """What the labelled rows get when their label is hidden: all that can be known of the quality of the others."""
 
+from collections import deque
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from remp.propagation.likeness import fit_likeness
 from remp.propagation.surroundings import Told
 from remp.rectification.propagate import Propagated, Propagation, propagate
 from remp.rows import ArrayRows, Rows, Shard
+from remp.system.threads import on_all_cores
 
 MOST_FOLDS = 5
 # Unlabelled rows that the propagation of a fold sees: this many, or this many per class, but never more than the last.
@@ -67,7 +69,8 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     shape = len(items), n_classes
     around = model.surroundings if isinstance(model, Adapted) else None
     scores, plain, graph, similar = *torch.zeros(3, *shape), torch.zeros(len(items))
-    for fold in range(folds.max(initial=-1) + 1):
+
+    def score(fold: int) -> None:
         is_out = folds[items] == fold
         given = np.where(is_out, -1, labels[items])
         told = around.of(np.where(folds == fold, -1, labels), n_classes) if around else None
@@ -77,6 +80,8 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
         if isinstance(without, Adapted):
             graph[is_out] = without.by_graph().scores(features[is_out]).float()
         similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
+
+    deque(on_all_cores(score, range(folds.max(initial=-1) + 1)), maxlen=0)  # each fold writes rows of its own
     found = np.flatnonzero(folds[items] >= 0)
     return HeldOut(
         items=items[found],

@@ -1,10 +1,13 @@
 """Logistic regression on the labelled rows: what many labels know better than class means."""
 
+import threading
 import warnings
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from remp.rows import Shard
@@ -67,13 +70,23 @@ def _regress(rows: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=_FREEDOM, max_iter=_MOST_STEPS, tol=_TOLERANCE, class_weight="balanced")
-    with warnings.catch_warnings():
+    # Filters and limits are those of the whole process. With two threads the small products of a fit take longer.
+    with _ONE_FIT, _libraries().limit(limits=1, user_api="blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the logits are calibrated later
         model.fit(rows, labels)
     weights, bias = torch.from_numpy(model.coef_.T.copy()), torch.from_numpy(model.intercept_.copy())
     if len(model.classes_) == 2:  # one column for two classes
         weights, bias = torch.cat([-weights / 2, weights / 2], 1), torch.cat([-bias / 2, bias / 2])
     return weights, bias
+
+
+_ONE_FIT = threading.Lock()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Those that are loaded when the first regression is fitted; looking for them takes as long as a small fit."""
+    return ThreadpoolController()
 
 
 def _unit_means(features: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
