@@ -1,8 +1,10 @@
 """A collection while it is being labelled: actions in, predictions out, everything kept in the journal."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -257,7 +259,9 @@ class Session:
         self._tell()
 
     def _draw_forever(self) -> None:
-        """The map: a quick one as soon as all is embedded, then a good one."""
+        """The map: a quick one as soon as all is embedded, then a good one. It takes long, and nobody waits for it."""
+        with suppress(AttributeError, OSError):  # threads have a priority of their own on Linux only
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         with self._wake:
             while not (self.features is not None and self.embedding.is_done):
                 if self.is_stopped or self.embedding.problem:
