@@ -55,12 +55,9 @@ class Block:
 
     def unlabelled(self) -> Iterator[Tensor]:
         """The rows without label, in pieces."""
-        at = 0
-        for chunk in self.chunks():
-            is_free = self.labels[at : at + len(chunk)] < 0
-            at += len(chunk)
-            if is_free.any():
-                yield chunk if is_free.all() else chunk[torch.from_numpy(is_free)]
+        for chunk, labels in self.chunks_with_labels():
+            is_free = labels < 0
+            yield chunk if is_free.all() else chunk[torch.from_numpy(is_free)]
 
     def chunks_with_labels(self) -> Iterator[tuple[Tensor, np.ndarray]]:
         """All rows in pieces (m, dim), each with its labels (m,), -1 for none; pieces without an unlabelled row are
