@@ -67,6 +67,20 @@ def test_the_quick_answer_has_the_classes_of_the_whole_one(folder):
     assert predict_soon(session.task, session.features, fewer, last) is None
 
 
+def test_the_quick_answer_for_many_pictures_is_learned_from_some_and_given_for_all(folder, monkeypatch):
+    session = started(folder)
+    for colour in ("red", "green", "blue"):
+        session.act({"do": "label", "items": numbers_of(session, colour)[:3], "class": colour})
+    last = session.wait().prediction
+    session.act({"do": "label", "items": numbers_of(session, "green")[5:8], "class": "green"})
+    given = Labels(session.state.labels.copy(), session.state.classes)
+    monkeypatch.setattr("remp.studio.collection._SOON", 9)
+    soon, model = predict_soon(session.task, session.features, given, last)
+    assert model is None  # not the whole rule: it is learned again for the whole answer
+    assert soon.surroundings is last.surroundings
+    np.testing.assert_array_equal(soon.best, predict(session.task, session.features, given).best)
+
+
 def test_a_mark_of_a_person_goes_before_a_prediction(folder):
     session = started(folder)
     for colour in ("red", "blue"):

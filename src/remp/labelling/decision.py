@@ -41,6 +41,17 @@ def decide(fitted: Fitted, rows: Rows, labels: np.ndarray, shard: Shard) -> Deci
     return None if shard.rank else Decision(**gathered, confusion=confusion.numpy())  # type: ignore[arg-type]
 
 
+def choose(fitted: Fitted, rows: Rows, labels: np.ndarray) -> dict[str, np.ndarray]:
+    """Of a decision only best, runner_up, probability and margin, by these names, in half of the time."""
+    parts, at = {name: np.empty(len(rows), _KINDS[name]) for name in _CHOICE}, 0
+    for chunk in rows.chunks():
+        given = torch.from_numpy(labels[at : at + len(chunk)])
+        for name, values in _chosen(fitted.probabilities(chunk), given).items():
+            parts[name][at : at + len(chunk)] = values.numpy()
+        at += len(chunk)
+    return parts
+
+
 @dataclass(frozen=True)
 class _Deciding:
     """The decision of the rows of a block, as arrays by their names, and its confusion (N, N)."""
@@ -76,6 +87,7 @@ _KINDS = {
     "resemblance": np.float32,
     "top_score": np.float32,
 }
+_CHOICE = ("best", "runner_up", "probability", "margin")
 
 
 def _chosen(probabilities: Tensor, given: Tensor) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
-from remp.labelling.decision import decide
+from remp.labelling.decision import choose
 from remp.labelling.embedding.embed import EmbeddingRun
 from remp.labelling.outcome import STATUSES, Finding, Labelling
 from remp.labelling.pipeline import label_rows
@@ -22,7 +22,8 @@ from remp.labelling.tasks.listed import listed_task
 from remp.labelling.tasks.task import LabellingTask
 from remp.propagation.adaptive import Adapted, Adaptive, without_root_of_signed
 from remp.propagation.fit import fit_rows
-from remp.propagation.held_out import learn
+from remp.propagation.held_out import learn, sample_of
+from remp.propagation.surroundings import Surroundings
 from remp.rectification.propagate import Propagated
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import ArrayRows, Shard
@@ -32,6 +33,7 @@ from remp.system.files import home
 from remp.system.progress import progress
 
 _PORTION, _PORTIONS = 256, 100  # pictures embedded between two looks at whether to stop: at least, and how many looks
+_SOON = 1500  # unlabelled pictures that the first answer to an action is learned from, at most
 _MOST_TWINS = 40  # pictures that look alike in one finding
 # Features are kept rooted, unless they are signed, and of unit length; the rest of the transform depends on the labels.
 _PARTS, _SETTINGS = FeatureTransform.parse("power+l2"), Adaptive(transform="l2+centre")
@@ -171,7 +173,9 @@ class Labels:
 @dataclass(frozen=True)
 class Prediction:
     """Over all n items; -1 and 0 for what is not embedded. best, runner_up: (n,) numbers of classes. probability,
-    margin: (n,). status: (n,) index into STATUSES. labelling: of the embedded items, as `remp label` makes it."""
+    margin: (n,). status: (n,) index into STATUSES. labelling: of the embedded items, as `remp label` makes it.
+    class_numbers: (N,) of its classes here. surroundings: what the rule looked at around the labels, for the next
+    `predict_soon`."""
 
     best: np.ndarray
     runner_up: np.ndarray
@@ -180,6 +184,7 @@ class Prediction:
     status: np.ndarray
     labelling: Labelling
     class_numbers: np.ndarray
+    surroundings: Surroundings | None = None
 
 
 Model = Adapted | Propagated
@@ -224,50 +229,58 @@ def predict(
     """
     made, numbers = given.task(task, features)
     rows = _WantedRows(features.values, is_wanted)
+    model = model or learn(rows, made.labels, len(numbers), _SETTINGS)
     fitted = fit_rows(rows, made.labels, len(numbers), _SETTINGS, model=model)
     labelling = label_rows(made, rows, n_next=0, propagation=_SETTINGS, fitted=fitted)
     assert labelling is not None  # None is for the other processes of several
     marked = given.labels[features.items] == UNKNOWN
     status = np.where(marked, STATUSES.index("unknown"), labelling.status).astype(labelling.status.dtype)
     labelling = replace(labelling, status=status, labels=np.where(marked, -1, labelling.labels))
-    return _of_all(len(task.names), features, numbers, labelling)
+    return _of_all(len(task.names), features, numbers, labelling, _surroundings(model))
 
 
 def predict_soon(
     task: LabellingTask, features: Features, given: Labels, last: Prediction
-) -> tuple[Prediction, Model] | None:
+) -> tuple[Prediction, Model | None] | None:
     """The classes by the same rule, before labels are hidden to see how sure they are: probabilities and what resembles
-    no class are by what the last prediction learned of that; and the model, for `predict`. None if the last one had
-    other classes or items.
+    no class are by what the last prediction learned of that. None if the last one had other classes or items.
 
-    The classes are those of `predict`, unless the hidden labels then choose other evidence than the last time.
+    The rule looks at a sample of the unlabelled items, if they are many, and at the same surroundings as the last time,
+    and answers for all: the classes are nearly those of `predict`, which follows. If they are few, they are those of
+    `predict`, unless the hidden labels then choose other evidence than the last time; and what was learned is returned,
+    too, for `predict`.
     """
     made, numbers = given.task(task, features)
     before = last.labelling
     fitted = before.fitted
     if fitted is None or made.class_names != before.task.class_names or len(made.names) != len(before.task.names):
         return None
-    rows = ArrayRows(features.values)
-    model = shown = learn(rows, made.labels, len(numbers), _SETTINGS)
+    rows, labels = ArrayRows(features.values), made.labels
+    unlabelled = np.flatnonzero(labels < 0)
+    is_whole, told = len(unlabelled) <= _SOON, None
+    if not is_whole:
+        told = last.surroundings.of(labels, len(numbers)) if last.surroundings else None
+        few = np.sort(np.concatenate([np.flatnonzero(labels >= 0), sample_of(unlabelled, _SOON)]))
+        rows, labels = ArrayRows(features.values[few]), labels[few]
+    model = shown = learn(rows, labels, len(numbers), _SETTINGS, told=told)
     if isinstance(model, Adapted) and isinstance(fitted.model, Adapted):
         shown = replace(model, evidence=fitted.model.evidence, surroundings=None)
-    decision = decide(replace(fitted, model=shown), rows, made.labels, Shard())
-    assert decision is not None  # None is for the other processes of several
+    chosen = choose(replace(fitted, model=shown), ArrayRows(features.values), made.labels)
     status = np.where(before.status == STATUSES.index("given"), STATUSES.index("labelled"), before.status)
     status[made.is_labelled] = STATUSES.index("given")
     status[given.labels[features.items] == UNKNOWN] = STATUSES.index("unknown")
-    soon = replace(
-        before,
-        best=decision.best,
-        runner_up=decision.runner_up,
-        probability=decision.probability,
-        margin=decision.margin,
-        status=status.astype(before.status.dtype),
-    )
-    return _of_all(len(task.names), features, numbers, soon), model
+    soon = replace(before, status=status.astype(before.status.dtype), **chosen)  # type: ignore[arg-type]
+    around = _surroundings(model) if is_whole else last.surroundings
+    return _of_all(len(task.names), features, numbers, soon, around), model if is_whole else None
 
 
-def _of_all(n: int, features: Features, numbers: np.ndarray, labelling: Labelling) -> Prediction:
+def _surroundings(model: Model) -> Surroundings | None:
+    return model.surroundings if isinstance(model, Adapted) else None
+
+
+def _of_all(
+    n: int, features: Features, numbers: np.ndarray, labelling: Labelling, surroundings: Surroundings | None
+) -> Prediction:
     """A labelling of the embedded items as a prediction of all n. numbers: (N,) of its classes in the studio."""
     named = np.append(numbers, -1)  # -1 at -1
     return Prediction(
@@ -278,6 +291,7 @@ def _of_all(n: int, features: Features, numbers: np.ndarray, labelling: Labellin
         status=_spread(labelling.status, features.items, n, STATUSES.index("uncertain")),
         labelling=labelling,
         class_numbers=numbers,
+        surroundings=surroundings,
     )
 
 

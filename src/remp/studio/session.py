@@ -1,15 +1,14 @@
 """A collection while it is being labelled: actions in, predictions out, everything kept in the journal."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError, DataError
@@ -21,7 +20,7 @@ from remp.studio.collection import Embedding, Features, Labels, Overtaken, Predi
 from remp.studio.gain import Gain, Point, expected_gain
 from remp.studio.groups import Group, find_groups
 from remp.studio.journal import Journal
-from remp.studio.plane import lay_out, quick_plane
+from remp.studio.plane import FEW, Cartographer, lay_out, main_directions, quick_plane
 from remp.studio.proposals import propose
 from remp.studio.state import NONE, StudioState
 
@@ -67,12 +66,13 @@ class Session:
         self.lock = threading.RLock()
         self._listeners: set[Callable[[], None]] = set()
         self._wake = threading.Condition(self.lock)
+        self._cartographer: Cartographer | None = None
         self.is_stopped = False
         self._replay()
 
     def start(self) -> None:
         """Begin to embed and to predict, in threads that end with the process."""
-        for work in (self._embed_all, self._predict_forever, self._draw_forever, self._write_forever):
+        for work in (self._embed_all, self._predict_forever, self._draw, self._write_forever):
             threading.Thread(target=work, daemon=True).start()
 
     def embed(self) -> None:
@@ -86,6 +86,8 @@ class Session:
         with self._wake:
             self.is_stopped = True
             self.journal.retry()
+            if self._cartographer:
+                self._cartographer.stop()
             self._wake.notify_all()
         self._tell()
 
@@ -258,10 +260,8 @@ class Session:
             self._wake.notify_all()
         self._tell()
 
-    def _draw_forever(self) -> None:
-        """The map: a quick one as soon as all is embedded, then a good one. It takes long, and nobody waits for it."""
-        with suppress(AttributeError, OSError):  # threads have a priority of their own on Linux only
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+    def _draw(self) -> None:
+        """The map: a quick one as soon as all is embedded, then a good one."""
         with self._wake:
             while not (self.features is not None and self.embedding.is_done):
                 if self.is_stopped or self.embedding.problem:
@@ -269,13 +269,25 @@ class Session:
                 self._wake.wait(1.0)
             features = self.features
         _import_libraries()
-        for draw in (quick_plane, lay_out):
-            places = draw(features.values)
-            with self.lock:
-                self.plane = np.full((len(self.task.names), 2), np.nan, np.float32)
-                self.plane[features.items] = places
-                self.plane_version += 1
-            self._tell()
+        reduced = main_directions(features.values)
+        self._show_plane(features, quick_plane(reduced))
+        if len(reduced) <= FEW:
+            self._show_plane(features, lay_out(reduced))
+            return
+        with self.lock:
+            if self.is_stopped:
+                return
+            self._cartographer = Cartographer(reduced)
+        places = self._cartographer.places()
+        if places is not None:
+            self._show_plane(features, places)
+
+    def _show_plane(self, features: Features, places: np.ndarray) -> None:
+        with self.lock:
+            self.plane = np.full((len(self.task.names), 2), np.nan, np.float32)
+            self.plane[features.items] = places
+            self.plane_version += 1
+        self._tell()
 
     def _write_forever(self) -> None:
         """What a full disk did not take, as soon as it does, whether or not anybody acts meanwhile."""
@@ -421,9 +433,12 @@ _IMPORTING = threading.Lock()
 
 def _import_libraries() -> None:
     """What predicting and drawing need, in one thread at a time: two that import scikit-learn at once may each see it
-    half made."""
+    half made. From then on its products use one thread: limits are those of the whole process, and one that ends while
+    the other thread is inside a loop of OpenMP makes OpenBLAS warn that it may hang."""
     with _IMPORTING:
         import sklearn.cluster
         import sklearn.linear_model
         import sklearn.manifold
         import sklearn.neighbors  # noqa: F401
+
+        threadpool_limits(limits=1, user_api="blas")
