@@ -11,7 +11,7 @@ from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, Protocol
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, embed
-from remp.methods import ReMP
+from remp.methods.remp import ReMP
 from remp.rectification.rectify import Rectified, class_means
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform

@@ -3,7 +3,7 @@
 from collections import ChainMap
 
 from remp.errors import ConfigError
-from remp.methods.base import Method
+from remp.methods.base import Method as Method
 from remp.methods.bd_cspn import BDCSPN
 from remp.methods.can import CAN, CANT
 from remp.methods.dfmn_mct import DFMNMCT
@@ -80,43 +80,3 @@ def make_known(method: type[Method]) -> str:
     name = f"{method.__module__}:{method.__qualname__}"
     _OWN[name] = method
     return name
-
-
-__all__ = [
-    "BDCSPN",
-    "CAN",
-    "CANT",
-    "DFMNMCT",
-    "FEAT",
-    "ILPC",
-    "KNOWN",
-    "MAML",
-    "METHODS",
-    "PADDLE",
-    "PTMAP",
-    "TADAM",
-    "TIMADM",
-    "TIMGD",
-    "TPN",
-    "UNEM",
-    "AlphaTIM",
-    "EPNet",
-    "LabelShiftEM",
-    "LabelSpreading",
-    "LaplacianShot",
-    "LogisticRegression",
-    "MetaBaseline",
-    "MetaOptNetRidge",
-    "MetaOptNetSVM",
-    "Method",
-    "NearestNeighbours",
-    "ProtoLP",
-    "ProtoNet",
-    "ReMP",
-    "RelationNet",
-    "SimpleShot",
-    "SimpleShotL2N",
-    "SimpleShotUN",
-    "SoftKMeans",
-    "make_known",
-]

@@ -13,7 +13,7 @@ from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, embed
-from remp.methods import ReMP
+from remp.methods.remp import ReMP
 from remp.models import load
 from remp.report.drawing import COLOURS, DOTS_PER_INCH, INK, QUIET, class_colour, styled_figure
 from remp.reproduce.manifest import Axis, Item
