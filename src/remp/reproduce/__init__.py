@@ -5,20 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from remp.checks import nearest
-from remp.datasets import open_data
-from remp.episodes import Protocol
 from remp.errors import ConfigError, RempError
-from remp.evaluation.evaluate import evaluate
-from remp.models import load
+from remp.reproduce.drift import check as check
 from remp.reproduce.manifest import Item, Manifest, read_manifest
-from remp.reproduce.scoring import CHECKED, Cell, Earlier, empty_cells, score_cell
-from remp.reproduce.tables import cards, overview, read_results, write_results
+from remp.reproduce.scoring import Cell, Earlier, empty_cells, score_cell
+from remp.reproduce.tables import cards, overview, write_results
 from remp.reproduce.trainings import Run, plan_run, train_missing
 from remp.system.files import write_atomically
 
 MANIFEST = Path("results/manifest.yaml")
-# Mean accuracies of the first episodes may differ by this much, in points, between machines whose arithmetic differs.
-DRIFT = 0.05
 
 
 def reproduce(
@@ -81,40 +76,6 @@ def reproduce(
     if (folder / "checkpoints").is_dir():
         write_atomically(folder / "checkpoints" / "README.md", cards(book, folder).encode())
     return folder
-
-
-def check(*, manifest: str | Path = MANIFEST, say: Callable[[str], None] = print) -> int:
-    """Score the beginning of the episodes again with the checkpoints in the repository; return how many were scored.
-
-    Raises RempError if one differs from what results.json says.
-    """
-    book = read_manifest(Path(manifest))
-    drifted, n_checked = [], 0
-    for name, item in book.items.items():
-        found = read_results(book.root / "results" / name)
-        for cell in found["cells"] if found else []:
-            if cell["status"] != "done" or cell["method"] or "x" in cell:  # figures are made of the same checkpoints
-                continue
-            for training, expected in zip(cell["trainings"], cell["first_episodes"], strict=True):
-                path = book.root / "results" / "checkpoints" / f"{training}.safetensors"
-                if not path.is_file():
-                    continue
-                images = open_data(item.data, "test")
-                protocol = Protocol(item.n_way, cell["n_shot"], item.n_query)
-                n_episodes = min(CHECKED, cell["n_episodes"])
-                trained = load(path, **cell["settings"])
-                result = evaluate(
-                    trained, images, protocol, n_episodes=n_episodes, seed=item.seed, transform=cell["transform"]
-                )
-                now = 100 * float(result.accuracies.mean())
-                n_checked += 1
-                what = f"{name}: {cell['row']}, {cell['n_shot']}-shot, {training}"
-                say(f"{what}: {now:.3f} (published {expected:.3f})")
-                if abs(now - expected) > DRIFT:
-                    drifted.append(f"{what} is {now:.3f}, published was {expected:.3f}")
-    if drifted:
-        raise RempError(f"{len(drifted)} of {n_checked} rows have drifted: " + "; ".join(drifted))
-    return n_checked
 
 
 def listing(*, manifest: str | Path = MANIFEST, runs: str | Path = "runs/reproduce") -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from remp.reproduce.manifest import Axis, Item, Row
 from remp.reproduce.trainings import Run
 
 # Episodes of the beginning whose mean `remp reproduce check` compares with.
-CHECKED = 200
+CHECKED = 100
 
 
 @dataclass(frozen=True)
