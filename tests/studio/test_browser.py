@@ -13,10 +13,7 @@ from studio_cases import COLOURS, write_collection
 
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
 pytest.importorskip("uvicorn", reason="the studio needs uvicorn: pip install starlette uvicorn")
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt install chromium"),
-    pytest.mark.slow,
-]
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine: apt install chromium")
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +59,14 @@ def shown(studio: Studio, section: str = ".tile") -> list[str]:
 
 
 def until_class(studio: Studio, condition: str) -> None:
-    """condition: of `all`, the classes by their name."""
+    """condition: of `all`, the classes by their name. The page has caught up by then, too."""
     by_name = "Object.fromEntries(s.classes.map((one) => [one.name, one]))"
-    studio.until(f"fetch('/api/state').then((a) => a.json()).then((s) => ((all) => Boolean({condition}))({by_name}))")
+    caught_up = "Number(document.body.dataset.predicted) >= s.version"
+    holds = f"((all) => Boolean({condition}))({by_name}) && {caught_up}"
+    studio.until(f"fetch('/api/state').then((a) => a.json()).then((s) => {holds})")
 
 
+@pytest.mark.slow
 def test_a_class_is_sorted_in_four_ways_and_accepted_from_above(studio):
     names = begin(studio)
     old = next(name for name in reversed(names) if "red" in name)
@@ -93,6 +93,7 @@ def test_a_class_is_sorted_in_four_ways_and_accepted_from_above(studio):
     until_class(studio, "all.red.accepted === 0")
 
 
+@pytest.mark.slow
 def test_typing_finds_a_class_before_it_makes_one_and_search_finds_names(studio):
     names = begin(studio)
     studio.page.click("#views button:has-text('All')")
@@ -111,6 +112,7 @@ def test_typing_finds_a_class_before_it_makes_one_and_search_finds_names(studio)
     assert len(studio.selected()) == 3
 
 
+@pytest.mark.slow
 def test_a_finding_is_mended_or_dismissed_by_one_key(tmp_path, browser):
     folder = write_collection(tmp_path / "photos")
     for number in (7, 8):
@@ -138,6 +140,7 @@ def test_a_finding_is_mended_or_dismissed_by_one_key(tmp_path, browser):
     assert not studio.errors
 
 
+@pytest.mark.slow
 def test_mouse_and_lasso_select(studio):
     names = begin(studio)
     studio.page.click("#views button:has-text('All')")
@@ -166,6 +169,7 @@ def test_mouse_and_lasso_select(studio):
     assert studio.page.inner_text("#selected") == f"{len(names)} selected"
 
 
+@pytest.mark.slow
 def test_classes_are_renamed_coloured_merged_and_deleted_each_with_undo(studio):
     begin(studio)
 
@@ -195,6 +199,24 @@ def test_classes_are_renamed_coloured_merged_and_deleted_each_with_undo(studio):
     undo()
 
 
+@pytest.mark.slow
+def test_a_click_is_not_lost_when_an_answer_comes_while_the_button_is_down(studio):
+    begin(studio)
+    more = studio.page.locator(".class:has-text('red') .more")
+    more.hover(force=True)
+    studio.page.mouse.down()
+    version = studio.page.evaluate("fetch('/api/state').then((a) => a.json()).then((s) => s.version)")
+    studio.page.evaluate(
+        """fetch('/api/act', {method: 'POST', body: JSON.stringify({do: 'unknown', items: [0]}),
+        headers: {'content-type': 'application/json'}})"""
+    )
+    studio.page.wait_for_timeout(500)
+    studio.page.mouse.up()
+    studio.page.wait_for_selector("#class-dialog[open]")
+    studio.page.wait_for_function(f"Number(document.body.dataset.predicted) > {version}")
+
+
+@pytest.mark.slow
 def test_the_page_says_what_is_gone_and_what_is_not_on_the_disk(studio, tmp_path):
     names = begin(studio)
     (studio.folder / names[0]).unlink()
@@ -271,6 +293,7 @@ def test_everything_can_be_undone_and_survives_a_kill(studio):
     assert studio.state()["classes"] == []
 
 
+@pytest.mark.slow
 def test_enter_in_next_takes_the_likeliest_class_and_in_groups_marks_nothing_unknown(studio):
     studio.wait()
     for colour in COLOURS:
@@ -289,6 +312,7 @@ def test_enter_in_next_takes_the_likeliest_class_and_in_groups_marks_nothing_unk
         assert -2 not in studio.page.evaluate(unknown)
 
 
+@pytest.mark.slow
 def test_the_view_that_is_shown_is_in_sight_on_a_phone(studio):
     studio.page.set_viewport_size({"width": 390, "height": 800})
     studio.wait()
@@ -305,6 +329,7 @@ def test_the_view_that_is_shown_is_in_sight_on_a_phone(studio):
         assert right <= 390
 
 
+@pytest.mark.slow
 def test_a_second_tab_sees_what_the_first_does(studio):
     studio.wait()
     second = studio.context.new_page()
@@ -315,6 +340,7 @@ def test_a_second_tab_sees_what_the_first_does(studio):
     second.wait_for_selector(".class .label:has-text('sky')", timeout=PATIENCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1200, "dark")])
 def test_a_phone_and_the_dark(studio, width, scheme):
     studio.page.emulate_media(color_scheme=scheme)
@@ -344,6 +370,7 @@ def test_everything_has_a_role_and_a_name(studio):
     assert studio.page.query_selector_all("h1, main, nav, aside")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")])
 def test_axe_finds_nothing_serious_in_any_view_or_dialogue(studio, width, scheme):
     axe = pytest.importorskip("axe_playwright_python", reason="pip install axe-playwright-python")

@@ -69,6 +69,15 @@ async function act(action, words) {
   }
 }
 
+// While a button of the mouse is down, nothing on the page is replaced: a click on something that is gone when the button comes up is lost.
+const hand = { isDown: false, waiting: [] };
+function lift() { hand.isDown = false; setTimeout(() => hand.waiting.splice(0).forEach((go) => go())); } // after the click
+addEventListener("pointerdown", () => { hand.isDown = true; }, true);
+for (const name of ["pointerup", "pointercancel"]) addEventListener(name, lift, true);
+addEventListener("blur", lift); // of the window
+addEventListener("pointermove", (event) => { if (hand.isDown && !event.buttons) lift(); }, true);
+function released() { return hand.isDown ? new Promise((go) => { hand.waiting.push(go); setTimeout(go, 3000); }) : Promise.resolve(); }
+
 let isRefreshing = false, isStale = false;
 async function refresh() {
   if (isRefreshing) { isStale = true; return; }
@@ -77,13 +86,11 @@ async function refresh() {
     do {
       isStale = false;
       const [state, items] = await Promise.all([ask("/api/state").then((a) => a.json()), ask("/api/items").then((a) => a.arrayBuffer())]);
+      const places = state.map !== model.mapVersion ? await ask("/api/map").then((a) => a.arrayBuffer()) : null;
+      await released();
       takeState(state);
       takeItems(items);
-      if (state.map !== model.mapVersion) {
-        const places = await ask("/api/map").then((a) => a.arrayBuffer());
-        model.place = new Float32Array(places);
-        model.mapVersion = state.map;
-      }
+      if (places) { model.place = new Float32Array(places); model.mapVersion = state.map; }
       showAll();
     } while (isStale);
   } catch { /* the stream of events will come back, and this with it */ } finally { isRefreshing = false; }
