@@ -27,7 +27,10 @@ Published = tuple[str, Item, dict[str, Any], float]
 
 
 def check(*, manifest: str | Path, say: Callable[[str], None] = print) -> int:
-    """Score the published rows again; return how many there are. Raises RempError if one differs from what results.json says."""
+    """Score the published rows again; return how many there are.
+
+    Raises RempError if one differs from what results.json says.
+    """
     book = read_manifest(Path(manifest))
     drifted, n_checked = [], 0
     for (data, training, transform), rows in _published(book).items():
