@@ -196,9 +196,10 @@ def _embeddings(figure: Figure, item: Item, plan: Plan, images: ImageSet) -> Non
         ).fit_transform(features)
         for way in range(item.n_way):
             own = plane[labels == way]
-            axes.scatter(
+            points = axes.scatter(
                 own[:, 0], own[:, 1], s=7, color=class_colour(way), label=images.class_names[way], linewidths=0
             )
+            points.set_rasterized(True)  # thousands of them: a megabyte as vectors
         axes.set(xticks=[], yticks=[], title=f"{row.name}: silhouette {separability:.3f}")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, markerscale=2.5, fontsize=9)
 

@@ -237,6 +237,7 @@ function showAll() {
   showBar();
   if (ui.isViewing) showViewer();
   document.body.dataset.predicted = model.state.predicted_of; // for those who wait for it: tests and benchmarks
+  document.body.dataset.whole = model.state.predicted; // the same, with all that follows the first answer
 }
 
 function startView() { return model.state.next.length ? "next" : model.state.groups.length ? "groups" : "all"; }
