@@ -129,7 +129,7 @@ class _Serving:
         path = self._path(request)
         if path is None:
             return _json({"error": "there is no such picture"}, 404)
-        if _has(request, await run_in_threadpool(mark, path)):
+        if "if-none-match" in request.headers and _has(request, await run_in_threadpool(mark, path)):
             return Response(status_code=304)
         return await self._picture(lambda: self._thumbnails.small(path))
 
