@@ -42,6 +42,7 @@ class RunConfig(BaseModel):
     first_way: int | None = Field(None, ge=2, description="classes of these first episodes; default n_way")
     first_shot: int | None = Field(None, ge=1, description="their labelled images of a class; default n_shot")
     first_query: int | None = Field(None, ge=1, description="their queries of a class; default n_query")
+    first_side: int | None = Field(None, ge=8, description="side of their images in pixels; default the whole images")
     optimiser: Literal["sgd", "adam", "adamw"] = Field(
         "sgd", description="adamw decays weights apart from the gradient"
     )

@@ -143,6 +143,7 @@ def build_blank(config: RunConfig, image_size: tuple[int, int, int], n_classes: 
 def _built(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
     make, backbone = KNOWN[config.method], _build_backbone(config, image_size)
     map_shape = _map_shape(config, backbone, image_size)
+    backbone.map_size = map_shape[1:]
     feature_shape = map_shape if make.uses_maps else backbone.feature_shape(map_shape)
     return make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
 

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.errors import ConfigError
@@ -17,6 +18,7 @@ class Backbone(nn.Module):
         super().__init__()
         self.readout = readout
         self.width: int | None = None  # channels of a map, where the backbone says so
+        self.map_size: tuple[int, int] | None = None  # rows and columns of the maps of whole images, once they are known
 
     def maps(self, images: Tensor) -> Tensor:
         """(n, channels, height, width) -> (n, channels, h, w)"""
@@ -27,8 +29,13 @@ class Backbone(nn.Module):
         return [self.maps(images)]
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, channels, height, width) -> vectors (n, dim)"""
+        """(n, channels, height, width) -> vectors (n, dim)
+
+        Training may begin with smaller images: their maps are enlarged, so that a vector has as many numbers.
+        """
         maps = self.maps(images)
+        if self.training and self.map_size and maps.shape[2:] != self.map_size:
+            maps = F.interpolate(maps, size=self.map_size, mode="bilinear", align_corners=False)
         return maps.mean(dim=(2, 3)) if self.readout == "average" else maps.flatten(1)
 
     def feature_shape(self, map_shape: tuple[int, int, int]) -> tuple[int, ...]:

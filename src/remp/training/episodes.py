@@ -24,7 +24,8 @@ class TrainingEpisodes:
 
     def __getitem__(self, number: int) -> Episodes:
         """A batch of one episode of normalised images, cropped and mirrored at random. Seeds torch, for dropout."""
-        sampler = self._first if number < self._n_first else self._sampler
+        is_first = number < self._n_first
+        sampler = self._first if is_first else self._sampler
         sampler.position = number
         seed = int(np.random.SeedSequence([self._config.seed, number]).generate_state(1, np.uint64)[0]) >> 1
         torch.manual_seed(seed)
@@ -33,20 +34,30 @@ class TrainingEpisodes:
         def load(ids: Tensor) -> Tensor:
             pixels = torch.from_numpy(self._images.images[ids.numpy()]).to(self._device)
             return random_resized_crop(
-                self._normalisation(pixels), area=self._config.crop_area, generator=generator, flip=self._config.flip
+                self._normalisation(pixels),
+                area=self._config.crop_area,
+                generator=generator,
+                flip=self._config.flip,
+                side=self._config.first_side if is_first else None,
             )
 
         return sampler.sample(1).map(load).to(self._device)
 
 
 def random_resized_crop(
-    images: Tensor, *, area: tuple[float, float], generator: torch.Generator, flip: bool = True
+    images: Tensor,
+    *,
+    area: tuple[float, float],
+    generator: torch.Generator,
+    flip: bool = True,
+    side: int | None = None,
 ) -> Tensor:
     """Crop each image at random to a share of its area and stretch it back; mirror half of them.
 
     images: float (n, channels, height, width); area: smallest and largest share kept, in (0, 1]. The aspect ratio of
     the crop, against that of the image, is drawn from 3/4 … 4/3, log-uniformly; a side that would then be longer than
-    the image is cut to it. One bilinear resampling for the whole batch.
+    the image is cut to it. side: what crops are scaled to, in place of the size of the images. One bilinear resampling
+    for the whole batch.
     """
     n = images.shape[0]
     share, ratio, x, y, mirror = torch.rand(5, n, generator=generator).to(images.device)
@@ -57,6 +68,7 @@ def random_resized_crop(
     matrix = images.new_zeros(n, 2, 3)
     matrix[:, 0, 0], matrix[:, 0, 2] = width * sign, (1 - width) * (2 * x - 1)
     matrix[:, 1, 1], matrix[:, 1, 2] = height, (1 - height) * (2 * y - 1)
-    grid = F.affine_grid(matrix, list(images.shape), align_corners=False)
+    size = images.shape[2:] if side is None else (side, side)
+    grid = F.affine_grid(matrix, [n, images.shape[1], *size], align_corners=False)
     cropped = F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
     return cropped.contiguous(memory_format=torch.channels_last)
