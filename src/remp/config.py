@@ -68,7 +68,9 @@ class RunConfig(BaseModel):
     )
     checkpoint_every: int = Field(500, ge=1, description="episodes between checkpoints to resume from")
     transform: str = Field("none", description="feature transform of evaluation: parts of mirror+zoom+power+l2+centre")
-    precision: Literal["32-true", "16-mixed", "bf16-mixed"] = Field("32-true", description="bf16 only where it works")
+    precision: Literal["32-true", "16-mixed", "bf16-mixed"] = Field(
+        "32-true", description="bf16-mixed: convolutions in bfloat16, where the processor can"
+    )
     start_from: str | None = Field(None, description="checkpoint whose weights the training starts from")
     seed: int = Field(0, ge=0, lt=2**63, description="of the weights, the episodes and the crops")
     backbone_settings: dict[str, Any] = Field(default_factory=dict)

@@ -18,7 +18,7 @@ class Backbone(nn.Module):
         super().__init__()
         self.readout = readout
         self.width: int | None = None  # channels of a map, where the backbone says so
-        self.map_size: tuple[int, int] | None = None  # rows and columns of the maps of whole images, once they are known
+        self.map_size: tuple[int, int] | None = None  # rows and columns of the maps of whole images
 
     def maps(self, images: Tensor) -> Tensor:
         """(n, channels, height, width) -> (n, channels, h, w)"""

@@ -68,9 +68,9 @@ class Method(nn.Module):
         self.base_mean: Tensor | None = None
 
     def embed(self, images: Tensor) -> Tensor:
-        """Normalised images (n, channels, height, width) -> features (n, …)."""
+        """Normalised images (n, channels, height, width) -> features (n, …), in float32 whatever the backbone takes."""
         backbone = backbone_of(self)
-        return backbone.maps(images) if self.uses_maps else backbone(images)
+        return (backbone.maps(images) if self.uses_maps else backbone(images)).float()
 
     def logits(self, episodes: Episodes) -> Tensor:
         """Episodes of features -> (E, Q, n_way)."""

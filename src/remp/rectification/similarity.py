@@ -17,7 +17,7 @@ from remp.rectification.number_range import (
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """Cosine of the angle between each row of `a` and each of `b`; a zero vector has cosine 0 with everything."""
-    return unit(a) @ unit(b).transpose(-1, -2)
+    return _products(unit(a), unit(b))
 
 
 def negative_squared_distance(a: Tensor, b: Tensor) -> Tensor:
@@ -54,11 +54,18 @@ def unit(x: Tensor) -> Tensor:
 
 def _negated_square(a: Tensor, b: Tensor) -> Tensor:
     squares = _squares(a).unsqueeze(-1) + _squares(b).unsqueeze(-2)
-    return 2 * (a @ b.transpose(-1, -2)) - squares
+    return 2 * _products(a, b) - squares
 
 
 def _nearness(a: Tensor, b: Tensor) -> Tensor:
-    return 2 * (a @ b.transpose(-1, -2)) - _squares(b).unsqueeze(-2)
+    return 2 * _products(a, b) - _squares(b).unsqueeze(-2)
+
+
+def _products(a: Tensor, b: Tensor) -> Tensor:
+    """In the precision that `a` and `b` have, even where a training takes products in a lower one: differences of
+    similarities are small beside the similarities."""
+    with torch.autocast(a.device.type, enabled=False):
+        return a @ b.transpose(-1, -2)
 
 
 def _squares(x: Tensor) -> Tensor:
