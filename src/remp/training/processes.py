@@ -95,6 +95,10 @@ class Processes:
         wrapped.mark_forward_method("loss")
         return wrapped, wrapped_optimiser
 
+    def lower_precision(self) -> AbstractContextManager[None]:
+        """Within it, products are taken in the run's precision. Fabric does so by itself in several processes only."""
+        return self._fabric.autocast()
+
     def backward(self, loss: Tensor) -> None:
         self._fabric.backward(loss)
 

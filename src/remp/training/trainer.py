@@ -171,7 +171,8 @@ class Trainer:
             episodes = self.episodes[number]
             window.data_seconds += time.perf_counter() - started
             with self.processes.no_sync(self.wrapped) if number != numbers[-1] else nullcontext():
-                loss_terms = self.wrapped.loss(episodes, self.done / self.config.episodes)
+                with self.processes.lower_precision():
+                    loss_terms = self.wrapped.loss(episodes, self.done / self.config.episodes)
                 self.processes.backward(torch.stack(list(loss_terms.values())).sum() / len(numbers))
             for name, value in loss_terms.items():
                 terms[name] = terms.get(name, 0.0) + float(value.detach()) / len(numbers)
