@@ -21,6 +21,14 @@ def naive_plain_distance(a: list[float], b: list[float]) -> float:
     return -math.sqrt(-naive_distance(a, b))
 
 
+def test_a_lower_precision_of_products_does_not_reach_similarities():
+    a, b = torch.randn(4, 5), torch.randn(6, 5)
+    for similarity in SIMILARITIES.values():
+        with torch.autocast("cpu", torch.bfloat16):
+            made = similarity(a, b)
+        assert torch.equal(made, similarity(a, b))
+
+
 @pytest.mark.parametrize(
     ("name", "naive"),
     [("cosine", naive_cosine), ("euclidean", naive_distance), ("plain-euclidean", naive_plain_distance)],

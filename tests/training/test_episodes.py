@@ -54,6 +54,18 @@ def test_normalisation_and_crops_leave_channels_last_in_memory():
     assert crop(normalised.contiguous()).is_contiguous(memory_format=torch.channels_last)
 
 
+def test_a_smaller_crop_shows_the_same_part_of_the_image():
+    """Pixels of half the size lie in the middle of two of the whole size, in either direction."""
+    images = coordinates(20)
+    whole, small = (
+        random_resized_crop(images, area=(0.2, 0.7), flip=True, generator=torch.Generator().manual_seed(3), side=side)
+        for side in (None, SIDE // 2)
+    )
+    expected = torch.nn.functional.avg_pool2d(whole, 2)
+    assert small.shape == (20, 2, SIDE // 2, SIDE // 2)
+    torch.testing.assert_close(small[..., 1:-1, 1:-1], expected[..., 1:-1, 1:-1], atol=1e-3, rtol=0)
+
+
 def test_a_crop_of_the_whole_area_leaves_one_axis_as_it_was():
     """The aspect ratio is still drawn; a side that would leave the image is cut at its edge."""
     images = coordinates(50)

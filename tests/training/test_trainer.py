@@ -159,6 +159,38 @@ def test_the_first_episodes_can_have_another_shape(tiny, train_images):
     assert shapes == [(1, 12)] * 3 + [(1, 3)] * 2
 
 
+def test_the_first_episodes_can_have_smaller_images(tiny, train_images):
+    """The global vectors, one for each number of a flattened map, fit both sizes."""
+    config = make_config(tiny(first_share=0.25, first_side=20))
+    normalisation = Normalisation(train_images.mean, train_images.std)
+    episodes = training_episodes.TrainingEpisodes(config, train_images, normalisation, torch.device("cpu"))
+    whole = train_images.image_size[0]
+    assert [episodes[number].query.shape[-1] for number in range(5)] == [20] * 3 + [whole] * 2
+    method = build_method(config, train_images.image_size, 6)
+    features = [method.embed(episodes[number].query[0]).shape[1] for number in (0, 4)]
+    assert features[0] == features[1]
+    assert set(method.loss(episodes[0])) == {"global", "local"}
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
+def test_convolutions_are_taken_in_the_precision_of_the_run(precision, expected, train_tiny, monkeypatch):
+    seen, features = set(), set()
+
+    class Watched(ProtoNet):
+        def embed(self, images):
+            hook = self.backbone.blocks[0].register_forward_hook(lambda layer, inputs, output: seen.add(output.dtype))
+            made = super().embed(images)
+            hook.remove()
+            features.add(made.dtype)
+            return made
+
+    monkeypatch.setitem(METHODS, "watched", Watched)
+    monkeypatch.setattr("remp.training.processes._TRY_BFLOAT16", "")  # such small ones work on every processor
+    train_tiny(method="watched", precision=precision, validate_every=12)
+    assert expected in seen  # validation is in float32
+    assert features == {torch.float32}
+
+
 def test_the_last_weights_can_be_kept_instead_of_the_best(train_tiny):
     trained = load_trained(train_tiny(keep="last", average=0.9) / "best.safetensors")
     assert trained.info["best"]["episodes"] == 12
