@@ -128,11 +128,12 @@ class ReMP(Method):
         features = episodes.map(self.embed)
         use_global, use_local = self._terms(progress)
         terms = {}
-        if use_global:
-            terms["global"] = self.global_loss(features)
-        if use_local:
-            alpha = self.alpha if use_global else 1.0
-            terms["local"] = alpha * self.local_loss(features)
+        with torch.autocast(features.query.device.type, enabled=False):  # a lower precision is for the backbone
+            if use_global:
+                terms["global"] = self.global_loss(features)
+            if use_local:
+                alpha = self.alpha if use_global else 1.0
+                terms["local"] = alpha * self.local_loss(features)
         return terms
 
     def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
