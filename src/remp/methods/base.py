@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from remp.backbones.base import Backbone
 from remp.episodes import Episodes
 from remp.errors import ConfigError, EpisodeError
+from remp.rectification.number_range import at_least_single
 
 Layer = TypeVar("Layer")
 
@@ -68,9 +69,9 @@ class Method(nn.Module):
         self.base_mean: Tensor | None = None
 
     def embed(self, images: Tensor) -> Tensor:
-        """Normalised images (n, channels, height, width) -> features (n, …), in float32 whatever the backbone takes."""
+        """Normalised images (n, channels, height, width) -> features (n, …), in float32 or better."""
         backbone = backbone_of(self)
-        return (backbone.maps(images) if self.uses_maps else backbone(images)).float()
+        return at_least_single(backbone.maps(images) if self.uses_maps else backbone(images))
 
     def logits(self, episodes: Episodes) -> Tensor:
         """Episodes of features -> (E, Q, n_way)."""
