@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.backbones.base import Backbone
+from remp.config import make_config
 from remp.methods.dfmn_mct import DFMNMCT
+from remp.trained import build_method
 from small_episodes import N_CLASSES, N_WAY, Pixels, mean_cross_entropy, small_episodes
 
 SHAPE = (4, 2, 2)
@@ -186,3 +188,12 @@ def test_the_length_scale_takes_maps_of_any_size(side):
     assert scales.shape == (2, 5, 1)
     assert (scales > 0).all()
     assert method.length_scale.linear.in_features == {1: 1, 2: 4, 3: 1, 5: 9, 6: 16}[side]
+
+
+def test_of_smaller_images_the_last_map_is_enlarged_and_comes_first():
+    config = make_config({"data": "toy", "method": "dfmn-mct", "width": 4})
+    method = build_method(config, (48, 48, 3), N_CLASSES).eval()  # maps of 3 x 3
+    images = torch.randn(2, 3, 16, 16)
+    last = method.backbone.maps(images)
+    assert last.shape == (2, 4, 1, 1)
+    torch.testing.assert_close(method.embed(images)[:, : 4 * 9], last.expand(2, 4, 3, 3).flatten(1))

@@ -49,6 +49,36 @@ def test_three_steps_have_finite_losses_and_reach_every_parameter(name):
         assert path in cancelled or parameter.grad.abs().sum() > 0, path
 
 
+def gradients_of(name: str, episode: Episodes, progress: float, *, lower_precision: bool = False) -> torch.Tensor:
+    """Gradients of the backbone's convolutions, of a method that is made for images of 48 x 48."""
+    config = make_config({"data": "toy", "method": name, "width": 8})
+    method = build_method(config, (48, 48, 3), n_classes=5)
+    with torch.autocast("cpu", torch.bfloat16, enabled=lower_precision):
+        terms = torch.stack(list(method.loss(episode, progress).values()))
+    assert terms.dtype == torch.float32
+    terms.sum().backward()
+    layers = [part for part in method.backbone.modules() if isinstance(part, nn.Conv2d)]
+    return torch.cat([layer.weight.grad.flatten() for layer in layers])
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.9])
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_first_images_may_be_smaller(name, progress):
+    torch.manual_seed(0)
+    gradients = gradients_of(name, toy_episode(), progress)
+    assert gradients.isfinite().all()
+    assert gradients.abs().sum() > 0
+
+
+@pytest.mark.parametrize("progress", [0.0, 0.9])
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_lower_precision_leaves_the_direction_of_the_step(name, progress):
+    torch.manual_seed(0)
+    episode = toy_episode()
+    low, full = (gradients_of(name, episode, progress, lower_precision=lower) for lower in (True, False))
+    assert torch.cosine_similarity(low, full, dim=0) > 0.9
+
+
 @pytest.mark.parametrize("name", TRAINED)
 def test_three_episodes_of_the_loop_leave_a_checkpoint_that_can_be_loaded(name, train_tiny):
     folder = train_tiny(method=name, episodes=3, milestones=[2], validate_every=3, learning_rate=0.01)

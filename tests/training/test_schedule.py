@@ -7,6 +7,8 @@ from remp import training
 from remp.config import make_config
 from remp.errors import ConfigError
 from remp.training import train
+from remp.training import trainer as trainer_module
+from remp.training.processes import Processes
 from remp.training.schedule import with_budget
 
 FULL = make_config({"data": "toy", "episodes": 75_000, "milestones": [25_000, 50_000]})
@@ -43,6 +45,21 @@ def test_the_smallest_budget_is_one_episode(budget):
 def test_a_budget_that_is_none_is_refused(budget):
     with pytest.raises(ConfigError, match=r"give a time, e\.g\. 1h, 30min or 300s, or episodes"):
         with_budget(FULL, budget, unmeasured)
+
+
+def test_a_time_is_measured_on_the_first_episodes_by_their_share(tiny, train_images, validation_images, monkeypatch):
+    """First episodes that take no time, for three quarters of the training: a quarter of the time per episode."""
+    clock = 0.0
+
+    def step(trainer, window):
+        nonlocal clock
+        clock += trainer.done >= 0.75 * trainer.config.episodes
+
+    monkeypatch.setattr(trainer_module.Trainer, "_step", step)
+    monkeypatch.setattr(trainer_module.time, "perf_counter", lambda: clock)
+    config = make_config(tiny(episodes=10_000, first_share=0.75, first_way=2))
+    measured = training._seconds_per_episode(config, train_images, validation_images, Processes())
+    assert measured == pytest.approx(0.25)
 
 
 def test_a_run_with_a_budget_in_minutes_is_repeated_by_its_saved_settings(

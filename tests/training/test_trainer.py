@@ -172,6 +172,12 @@ def test_the_first_episodes_can_have_smaller_images(tiny, train_images):
     assert set(method.loss(episodes[0])) == {"global", "local"}
 
 
+def test_first_images_that_are_too_small_for_the_backbone_are_refused(train_tiny, tmp_path):
+    with pytest.raises(ConfigError, match="first_side is 8; needed more, up to the 16 pixels"):
+        train_tiny(first_share=0.5, first_side=8)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(("precision", "expected"), [("32-true", torch.float32), ("bf16-mixed", torch.bfloat16)])
 def test_convolutions_are_taken_in_the_precision_of_the_run(precision, expected, train_tiny, monkeypatch):
     seen, features = set(), set()

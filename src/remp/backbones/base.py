@@ -29,14 +29,16 @@ class Backbone(nn.Module):
         return [self.maps(images)]
 
     def forward(self, images: Tensor) -> Tensor:
-        """(n, channels, height, width) -> vectors (n, dim)
-
-        Training may begin with smaller images: their maps are enlarged, so that a vector has as many numbers.
-        """
-        maps = self.maps(images)
-        if self.training and self.map_size and maps.shape[2:] != self.map_size:
-            maps = F.interpolate(maps, size=self.map_size, mode="bilinear", align_corners=False)
+        """(n, channels, height, width) -> vectors (n, dim)"""
+        maps = self.enlarged(self.maps(images))
         return maps.mean(dim=(2, 3)) if self.readout == "average" else maps.flatten(1)
+
+    def enlarged(self, maps: Tensor) -> Tensor:
+        """Maps as large as those of whole images: training may begin with smaller ones, and what is learned on maps or
+        on vectors must fit both."""
+        if self.map_size is None or maps.shape[2:] == self.map_size:
+            return maps
+        return F.interpolate(maps, size=self.map_size, mode="bilinear", align_corners=False)
 
     def feature_shape(self, map_shape: tuple[int, int, int]) -> tuple[int, ...]:
         """Shape of the vector that a map of this shape becomes."""

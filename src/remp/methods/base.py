@@ -71,7 +71,7 @@ class Method(nn.Module):
     def embed(self, images: Tensor) -> Tensor:
         """Normalised images (n, channels, height, width) -> features (n, …), in float32 or better."""
         backbone = backbone_of(self)
-        return at_least_single(backbone.maps(images) if self.uses_maps else backbone(images))
+        return at_least_single(backbone.enlarged(backbone.maps(images)) if self.uses_maps else backbone(images))
 
     def logits(self, episodes: Episodes) -> Tensor:
         """Episodes of features -> (E, Q, n_way)."""

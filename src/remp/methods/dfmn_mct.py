@@ -20,6 +20,7 @@ from remp.methods.base import (
     positions,
 )
 from remp.methods.maths.whole_episode import means_with_queries
+from remp.rectification.number_range import at_least_single
 from remp.rectification.similarity import negative_squared_distance, unit
 
 # A length scale never gets smaller: distances stay below 4 / SMALLEST_SCALE².
@@ -89,8 +90,8 @@ class DFMNMCT(Method):
     def _blocks(self, images: Tensor) -> Tensor:
         """The last map of each image and, if it is a view, that of the block before, in one row."""
         backbone = backbone_of(self)
-        stages = backbone.stages(images)[-2:] if self.block_view else [backbone.maps(images)]
-        return torch.cat([maps.flatten(1) for maps in reversed(stages)], dim=1)
+        *before, last = backbone.stages(images)[-2:] if self.block_view else [backbone.maps(images)]
+        return torch.cat([at_least_single(maps.flatten(1)) for maps in (backbone.enlarged(last), *before)], dim=1)
 
     def _sides(self, episodes: Episodes) -> list[Episodes]:
         """The images as they are and mirrored, if they are: rows (E, ., d) that begin with the last map."""

@@ -77,17 +77,19 @@ class EPNet(PretrainedMethod):
         features = self.embed(images.flatten(0, 1)).unflatten(0, images.shape[:2])
         class_ids = all_class_ids(episodes)
         turns = torch.arange(4, device=class_ids.device).repeat_interleave(class_ids.shape[1])
-        return {
-            "classes": self.classification_loss(self.propagated(features), class_ids.repeat(1, 4)),
-            "rotation": cross_entropy(rotation(features), turns.expand(len(episodes), -1)),
-        }
+        with torch.autocast(features.device.type, enabled=False):  # a lower precision is for the backbone
+            return {
+                "classes": self.classification_loss(self.propagated(features), class_ids.repeat(1, 4)),
+                "rotation": cross_entropy(rotation(features), turns.expand(len(episodes), -1)),
+            }
 
     def episode_loss(self, episodes: Episodes) -> dict[str, Tensor]:
         features = episodes.map(self.embed)
-        terms = {"local": cross_entropy(self.logits(features), episodes.query_labels)}
-        if self.classification_weight:
-            classes = self.classification_loss(all_items(features), all_class_ids(features))
-            terms["classes"] = self.classification_weight * classes
+        with torch.autocast(features.query.device.type, enabled=False):
+            terms = {"local": cross_entropy(self.logits(features), episodes.query_labels)}
+            if self.classification_weight:
+                classes = self.classification_loss(all_items(features), all_class_ids(features))
+                terms["classes"] = self.classification_weight * classes
         return terms
 
 

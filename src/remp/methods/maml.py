@@ -14,7 +14,7 @@ from remp.episodes import Episodes
 from remp.methods.base import Method, backbone_of, evaluation_mode, vector_size
 from remp.methods.maths.batch_norm_hooks import changed_batch_norms, norm_by_first
 from remp.methods.maths.whole_episode import all_items
-from remp.rectification.number_range import in_safe_range, to_dtype
+from remp.rectification.number_range import at_least_single, in_safe_range, to_dtype
 
 Weights = dict[str, Tensor]
 Loss = Callable[[Tensor, Weights], Tensor]
@@ -85,7 +85,7 @@ class MAML(Method):
         """Images (n, channels, height, width), the support first, by a backbone of these weights -> (1, n, dim)"""
         backbone = backbone_of(self)
         with changed_batch_norms(backbone, lambda _, layer, maps, normed: norm_by_first(layer, maps, n_support)):
-            return functional_call(backbone, weights, (images,)).unsqueeze(0)
+            return at_least_single(functional_call(backbone, weights, (images,))).unsqueeze(0)
 
     def _adapted(self, loss: Loss, head: Tensor, weights: Weights) -> tuple[Tensor, Weights]:
         """Head and weights after the steps."""

@@ -45,7 +45,7 @@ def to_double(x: Tensor) -> Tensor:
 def to_dtype(x: Tensor, dtype: torch.dtype) -> Tensor:
     """`x` as `dtype`, what is beyond its range at the end of it."""
     limit = torch.finfo(dtype).max
-    return x.clamp(-limit, limit).to(dtype) if x.dtype != dtype else x
+    return x.clamp(-limit, limit).to(dtype) if torch.finfo(x.dtype).max > limit else x.to(dtype)
 
 
 def to_dtype_from_best(logits: Tensor, dtype: torch.dtype) -> Tensor:

@@ -66,7 +66,8 @@ def train(
     processes = Processes(settings.precision)
     settings = processes.share_episodes(settings)
     if budget is not None:
-        settings = with_budget(settings, budget, lambda: _seconds_per_episode(settings, train_set, processes))
+        sets = train_set, validation_set
+        settings = with_budget(settings, budget, lambda: _seconds_per_episode(settings, *sets, processes))
     trainer = Trainer(settings, train_set, validation_set, folder, processes)
     if processes.rank == 0:
         folder.start(settings)
@@ -136,8 +137,10 @@ def _as_config(config: RunConfig | Mapping[str, Any] | str | Path, method: type[
     return make_config({**given, **changes})
 
 
-def _seconds_per_episode(config: RunConfig, train_set: ImageSet, processes: Processes) -> float:
+def _seconds_per_episode(
+    config: RunConfig, train_set: ImageSet, validation_set: ImageSet, processes: Processes
+) -> float:
     """How long an episode takes, tried on a network that is thrown away; the same answer in all processes."""
-    trial = Trainer(config, train_set, train_set, RunFolder(Path()), processes)
+    trial = Trainer(config, train_set, validation_set, RunFolder(Path()), processes)
     trial.measure(4)
     return processes.mean([trial.measure(16)])[0]

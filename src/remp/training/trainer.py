@@ -13,14 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remp.backbones import Backbone
 from remp.backbones.embedding import Normalisation
 from remp.checkpoint import load_trained, read_checkpoint, take_weights, write_checkpoint
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
-from remp.errors import EpisodeError, Interrupted, TrainingError
+from remp.errors import ConfigError, EpisodeError, Interrupted, TrainingError
 from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_episodes
 from remp.evaluation.side_by_side import WithoutLayers, has_layers
+from remp.methods.base import backbone_of
 from remp.models import find_checkpoint
 from remp.rectification.transform import FeatureTransform
 from remp.system.memory import keep_freed_memory
@@ -75,6 +77,8 @@ class Trainer:
         self.episodes = TrainingEpisodes(config, train_set, self.normalisation, processes.device)
         self.validation_episodes = _validation_episodes(config, validation_set)
         self.method = build_method(config, train_set.image_size, train_set.n_classes)
+        if config.first_side is not None and config.first_share:
+            _check_first_side(backbone_of(self.method), config.first_side, train_set)
         if config.start_from and not folder.last.exists():  # a resumed run has weights of its own
             take_weights(self.method, find_checkpoint(config.start_from), config.method, validation_set)
         self.optimiser = make_optimiser(self.method, config)
@@ -132,9 +136,10 @@ class Trainer:
         self.done, self.best, self.history = info["done"], info["best"], info["history"]
 
     def measure(self, n_steps: int) -> float:
-        """Seconds per episode, over some steps."""
+        """Seconds per episode, over some steps from all of the run: its first episodes may cost less than the others."""
         started = time.perf_counter()
-        for _ in range(n_steps):
+        for i in range(n_steps):
+            self.done = i * self.config.episodes // n_steps
             self._step(TrainingWindow())
         return (time.perf_counter() - started) / (n_steps * self.per_step)
 
@@ -269,6 +274,14 @@ def _validation_episodes(config: RunConfig, images: ImageSet) -> Episodes:
         return draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed, flags="--validation-")
     except EpisodeError as error:
         raise EpisodeError(f"validation classes: {error}") from error
+
+
+def _check_first_side(backbone: Backbone, side: int, images: ImageSet) -> None:
+    try:
+        backbone.map_shape((side, side, images.image_size[2]))
+    except ConfigError as error:
+        needed = f"first_side is {side}; needed more, up to the {images.image_size[0]} pixels of whole images"
+        raise ConfigError(f"{needed}: {error.__cause__}") from error
 
 
 AT_ONCE = 0.5  # seconds; a launcher passes on the Ctrl-C that the terminal has sent already
