@@ -357,7 +357,8 @@ def test_features_of_ones_own_have_models_too(photos):
     truth = np.arange(60) % 3
     np.save("X.npy", np.eye(3)[truth] * 4 + np.random.default_rng(0).normal(size=(60, 3)) * 0.3)
     Path("y.csv").write_text("row,label\n" + "".join(f"{row},{'abc'[truth[row]]}\n" for row in range(9)))
-    call("--embeddings", "X.npy", "--labels", "y.csv", "--save", "model")
+    printed = call("--embeddings", "X.npy", "--labels", "y.csv", "--save", "model")
+    assert "label new rows with remp label --embeddings NEW --model model" in printed
     call("--embeddings", "X.npy", "--model", "model", "--out", "again", "--no-unknown")
     assert [row["label"] for row in rows("again").values()] == ["abc"[label] for label in truth]
     with pytest.raises(RempError, match="learned from features of your own"):

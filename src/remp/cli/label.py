@@ -87,7 +87,9 @@ def label(
     if done is not None and done.folder:
         written = sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
         speed = [stages_line(done.stages)] if done.stages else []
-        saved = [f"{save}: the model; label new pictures with remp label NEW/ --model {save}"] if save else []
+        rows = "backbone" not in done.made_with
+        what = "rows with remp label --embeddings NEW" if rows else "pictures with remp label NEW/"
+        saved = [f"{save}: the model; label new {what} --model {save}"] if save else []
         print("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}", *saved]))
 
 
