@@ -15,6 +15,7 @@ from remp.labelling.output.class_folders import write_class_folders
 from remp.labelling.output.result_folder import ResultFolder
 from remp.labelling.output.tables import write_labels
 from remp.labelling.pipeline import LabelOptions, label_rows
+from remp.labelling.tasks.task import check_not_empty
 from remp.propagation.adaptive import Adaptive
 from remp.propagation.learned import Learned
 from remp.propagation.saved import FILE, read_labelling, save_labelling
@@ -125,6 +126,7 @@ def label_new(
     place = result_folder(name, out, overwrite)
     place.check()
     found = read_source(source, options, model=SavedModel(model, learned, embedder), engine=engine)
+    check_not_empty(found.task, str(source))
     shard = engine.shard() if engine else None
     learned = learned.with_rows(found.rows, shard) if together else learned
     labelling = _labelled(found, options, model=learned, shard=shard)

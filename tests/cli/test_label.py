@@ -365,6 +365,25 @@ def test_features_of_ones_own_have_models_too(photos):
         call("photos", "--model", "model")
 
 
+@pytest.mark.parametrize("name", [None, "notes.txt", "broken.jpg"])
+def test_a_model_with_nothing_to_label_is_an_error(photos, name):
+    call("photos", "--save", "model", "--out", "first")
+    Path("new").mkdir()
+    if name:
+        Path("new", name).write_bytes(b"no picture")
+    with pytest.raises(RempError, match=rf"new has nothing that can be read.*{name or ''}"):
+        call("new", "--model", "model")
+    assert not Path("new-labelled").exists()
+
+
+def test_a_folder_around_the_folder_of_classes_is_told(photos):
+    Path("unfolded").mkdir()
+    photos.rename("unfolded/photos")
+    with pytest.raises(RempError, match=r"all lie in one folder; .* label 'unfolded/photos'"):
+        call("unfolded")
+    call("unfolded/photos")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
