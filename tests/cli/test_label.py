@@ -390,10 +390,15 @@ def test_a_folder_around_the_folder_of_classes_is_told(photos):
         (["photos", "--model", "model", "--labels", "x.csv"], "--model has its own examples"),
         (["photos", "--together"], "--together is for --model"),
         (["photos", "--model", "none"], "there is no model"),
-        (["photos", "--save", "photos"], "photos exists already: give another --save"),
+        (["photos", "--save", "labels.csv"], "labels.csv exists already: give another --save"),
+        (["photos", "--save", "photos"], "--save photos lies in photos, which is only read"),
+        (["photos", "--save", "photos/model"], "--save photos/model lies in photos, which is only read"),
+        (["photos", "--save", "new", "--out", "./new"], "--save new is where the results go"),
+        (["photos", "--save", "photos-labelled"], "--save photos-labelled is where the results go"),
     ],
 )
 def test_a_model_that_cannot_be_is_told_before_the_work(photos, mean_colours, arguments, message):
+    Path("labels.csv").touch()
     with pytest.raises(RempError, match=message):
         call(*arguments)
     assert mean_colours == []
