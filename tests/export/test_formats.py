@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,8 @@ def test_the_split_is_the_same_for_the_same_seed_and_leaves_no_class_out(picture
     for part in first:
         assert {pictures.labels[number] for number in part} == {"red", "green", HOSTILE}
     assert split(pictures, ExportOptions(validation=0.0))[1] == []
+    one_red = replace(pictures, labels=("red", *(label if label != "red" else None for label in pictures.labels[1:])))
+    assert 0 in split(one_red, ExportOptions(validation=0.9))[0]
     with pytest.raises(ConfigError, match="a share of the pictures"):
         ExportOptions(validation=1.0)
 
@@ -222,7 +225,7 @@ def test_fiftyone_reads_it_by_its_own_importer(pictures):
 
 
 def test_a_format_that_is_not_there_is_named():
-    with pytest.raises(ConfigError, match=r"no format 'coco': give one of folders, imagefolder"):
+    with pytest.raises(ConfigError, match=r"no format 'coco': give one of folders, imagefolder.* labels, model"):
         find_format("coco")
 
 
