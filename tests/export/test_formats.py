@@ -245,6 +245,27 @@ def test_the_command_exports_what_remp_label_wrote(pictures):
     assert sorted(in_folders(pictures.folder.with_name("photos-folders"), FOLDER_NAMES)) == content_and_label(pictures)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [(",red,", ",green,"), (",red,", ",,"), (",labelled,", ",given,"), (",,", ",red,")]
+)
+def test_labels_that_were_corrected_since_are_not_passed_over(pictures, before, after):
+    folder = results(pictures)
+    rows = zip(pictures.names, pictures.labels, pictures.status, strict=True)
+    lines = ["file,label,status,likeliest", *(f"{name},{label or ''},{status},red" for name, label, status in rows)]
+    lines = [line.replace(",,unknown", ",unknown,unknown") for line in lines]
+    saved = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
+    for item in saved["items"]:
+        item["label"] = "unknown" if item["status"] == "unknown" else item["label"]
+    (folder / "labels.json").write_text(json.dumps(saved), encoding="utf-8")
+    (folder / "labels.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert read_results(folder).labels == pictures.labels
+    (folder / "labels.csv").write_text("\n".join(lines).replace(",", ";"), encoding="utf-8")  # as a spreadsheet does
+    assert read_results(folder).labels == pictures.labels
+    (folder / "labels.csv").write_text("\n".join(lines).replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(DataError, match=r"was changed since .* remp label .*photos --labels .*labels\.csv"):
+        read_results(folder)
+
+
 def test_results_without_pictures_or_labels_are_refused(pictures, tmp_path):
     folder = results(pictures)
     with pytest.raises(DataError, match="give --pictures"):
