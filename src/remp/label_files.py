@@ -15,6 +15,7 @@ from remp.labelling.output.class_folders import write_class_folders
 from remp.labelling.output.result_folder import ResultFolder
 from remp.labelling.output.tables import write_labels
 from remp.labelling.pipeline import LabelOptions, label_rows
+from remp.labelling.tasks.task import check_not_empty
 from remp.propagation.adaptive import Adaptive
 from remp.propagation.learned import Learned
 from remp.propagation.saved import FILE, read_labelling, save_labelling
@@ -83,7 +84,7 @@ def label(
     name = local_name(source)
     place = result_folder(name, None if out is None else Path(out), overwrite)
     shard = (engine or Threads()).shard()
-    model_place = None if save is None else ResultFolder(Path(os.path.abspath(save)), overwrite, option="--save")
+    model_place = None if save is None else _model_folder(Path(save), name, place, overwrite)
     if shard.rank == 0:
         place.check()
         if model_place:
@@ -125,6 +126,7 @@ def label_new(
     place = result_folder(name, out, overwrite)
     place.check()
     found = read_source(source, options, model=SavedModel(model, learned, embedder), engine=engine)
+    check_not_empty(found.task, str(source))
     shard = engine.shard() if engine else None
     learned = learned.with_rows(found.rows, shard) if together else learned
     labelling = _labelled(found, options, model=learned, shard=shard)
@@ -178,10 +180,22 @@ def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFold
         if not here.name:
             raise ConfigError(f"{source} has nothing beside it: give --out FOLDER for the results")
         return ResultFolder(here.with_name(f"{_title(source)}-labelled"), overwrite, numbered=True)
-    real, inside = Path(os.path.realpath(out)), Path(os.path.realpath(source))
-    if inside in (real, *real.parents):
-        raise ConfigError(f"--out {out} lies in {source}, which is only read: give a folder outside of it")
+    _check_outside(out, source, "--out")
     return ResultFolder(Path(os.path.abspath(out)), overwrite)
+
+
+def _model_folder(save: Path, source: Path, results: ResultFolder, overwrite: bool) -> ResultFolder:
+    """Outside of the source, too, and not that of the results."""
+    _check_outside(save, source, "--save")
+    if os.path.realpath(save) == os.path.realpath(results.path):
+        raise ConfigError(f"--save {save} is where the results go: give the model a folder of its own")
+    return ResultFolder(Path(os.path.abspath(save)), overwrite, option="--save")
+
+
+def _check_outside(folder: Path, source: Path, option: str) -> None:
+    real, inside = Path(os.path.realpath(folder)), Path(os.path.realpath(source))
+    if inside in (real, *real.parents):
+        raise ConfigError(f"{option} {folder} lies in {source}, which is only read: give a folder outside of it")
 
 
 def _title(source: Path) -> str:

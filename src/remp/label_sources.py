@@ -195,6 +195,11 @@ def _picture_task(source: Path, labels: Path | None) -> tuple[LabellingTask, str
     """The task, and how one gives labels in it."""
     if labels:
         return listed_task(source, labels), f"give the label of some files in {labels}, not of all"
-    return folder_task(source), (
+    task = folder_task(source)
+    how = (
         "put examples into sub-folders named by their class and the others loose or into unlabelled/, or give --labels"
     )
+    if len(task.class_names) == 1 and task.is_labelled.all():  # an archive often unfolds to one folder that has all
+        inner = source / task.class_names[0]
+        how = f"all lie in one folder; if that is the one with the class folders, label {str(inner)!r}. Else {how}"
+    return task, how

@@ -357,11 +357,31 @@ def test_features_of_ones_own_have_models_too(photos):
     truth = np.arange(60) % 3
     np.save("X.npy", np.eye(3)[truth] * 4 + np.random.default_rng(0).normal(size=(60, 3)) * 0.3)
     Path("y.csv").write_text("row,label\n" + "".join(f"{row},{'abc'[truth[row]]}\n" for row in range(9)))
-    call("--embeddings", "X.npy", "--labels", "y.csv", "--save", "model")
+    printed = call("--embeddings", "X.npy", "--labels", "y.csv", "--save", "model")
+    assert "label new rows with remp label --embeddings NEW --model model" in printed
     call("--embeddings", "X.npy", "--model", "model", "--out", "again", "--no-unknown")
     assert [row["label"] for row in rows("again").values()] == ["abc"[label] for label in truth]
     with pytest.raises(RempError, match="learned from features of your own"):
         call("photos", "--model", "model")
+
+
+@pytest.mark.parametrize("name", [None, "notes.txt", "broken.jpg"])
+def test_a_model_with_nothing_to_label_is_an_error(photos, name):
+    call("photos", "--save", "model", "--out", "first")
+    Path("new").mkdir()
+    if name:
+        Path("new", name).write_bytes(b"no picture")
+    with pytest.raises(RempError, match=rf"new has nothing that can be read.*{name or ''}"):
+        call("new", "--model", "model")
+    assert not Path("new-labelled").exists()
+
+
+def test_a_folder_around_the_folder_of_classes_is_told(photos):
+    Path("unfolded").mkdir()
+    photos.rename("unfolded/photos")
+    with pytest.raises(RempError, match=r"all lie in one folder; .* label 'unfolded/photos'"):
+        call("unfolded")
+    call("unfolded/photos")
 
 
 @pytest.mark.parametrize(
@@ -370,10 +390,15 @@ def test_features_of_ones_own_have_models_too(photos):
         (["photos", "--model", "model", "--labels", "x.csv"], "--model has its own examples"),
         (["photos", "--together"], "--together is for --model"),
         (["photos", "--model", "none"], "there is no model"),
-        (["photos", "--save", "photos"], "photos exists already: give another --save"),
+        (["photos", "--save", "labels.csv"], "labels.csv exists already: give another --save"),
+        (["photos", "--save", "photos"], "--save photos lies in photos, which is only read"),
+        (["photos", "--save", "photos/model"], "--save photos/model lies in photos, which is only read"),
+        (["photos", "--save", "new", "--out", "./new"], "--save new is where the results go"),
+        (["photos", "--save", "photos-labelled"], "--save photos-labelled is where the results go"),
     ],
 )
 def test_a_model_that_cannot_be_is_told_before_the_work(photos, mean_colours, arguments, message):
+    Path("labels.csv").touch()
     with pytest.raises(RempError, match=message):
         call(*arguments)
     assert mean_colours == []

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,8 @@ def test_the_split_is_the_same_for_the_same_seed_and_leaves_no_class_out(picture
     for part in first:
         assert {pictures.labels[number] for number in part} == {"red", "green", HOSTILE}
     assert split(pictures, ExportOptions(validation=0.0))[1] == []
+    one_red = replace(pictures, labels=("red", *(label if label != "red" else None for label in pictures.labels[1:])))
+    assert 0 in split(one_red, ExportOptions(validation=0.9))[0]
     with pytest.raises(ConfigError, match="a share of the pictures"):
         ExportOptions(validation=1.0)
 
@@ -222,7 +225,7 @@ def test_fiftyone_reads_it_by_its_own_importer(pictures):
 
 
 def test_a_format_that_is_not_there_is_named():
-    with pytest.raises(ConfigError, match=r"no format 'coco': give one of folders, imagefolder"):
+    with pytest.raises(ConfigError, match=r"no format 'coco': give one of folders, imagefolder.* labels, model"):
         find_format("coco")
 
 
@@ -240,6 +243,27 @@ def test_the_command_exports_what_remp_label_wrote(pictures):
     assert done.exit_code == 0, done.output
     assert "35 of 37 pictures have a label" in done.output
     assert sorted(in_folders(pictures.folder.with_name("photos-folders"), FOLDER_NAMES)) == content_and_label(pictures)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(",red,", ",green,"), (",red,", ",,"), (",labelled,", ",given,"), (",,", ",red,")]
+)
+def test_labels_that_were_corrected_since_are_not_passed_over(pictures, before, after):
+    folder = results(pictures)
+    rows = zip(pictures.names, pictures.labels, pictures.status, strict=True)
+    lines = ["file,label,status,likeliest", *(f"{name},{label or ''},{status},red" for name, label, status in rows)]
+    lines = [line.replace(",,unknown", ",unknown,unknown") for line in lines]
+    saved = json.loads((folder / "labels.json").read_text(encoding="utf-8"))
+    for item in saved["items"]:
+        item["label"] = "unknown" if item["status"] == "unknown" else item["label"]
+    (folder / "labels.json").write_text(json.dumps(saved), encoding="utf-8")
+    (folder / "labels.csv").write_text("\n".join(lines), encoding="utf-8")
+    assert read_results(folder).labels == pictures.labels
+    (folder / "labels.csv").write_text("\n".join(lines).replace(",", ";"), encoding="utf-8")  # as a spreadsheet does
+    assert read_results(folder).labels == pictures.labels
+    (folder / "labels.csv").write_text("\n".join(lines).replace(before, after, 1), encoding="utf-8")
+    with pytest.raises(DataError, match=r"was changed since .* remp label .*photos --labels .*labels\.csv"):
+        read_results(folder)
 
 
 def test_results_without_pictures_or_labels_are_refused(pictures, tmp_path):

@@ -87,7 +87,9 @@ def label(
     if done is not None and done.folder:
         written = sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
         speed = [stages_line(done.stages)] if done.stages else []
-        saved = [f"{save}: the model; label new pictures with remp label NEW/ --model {save}"] if save else []
+        rows = "backbone" not in done.made_with
+        what = "rows with remp label --embeddings NEW" if rows else "pictures with remp label NEW/"
+        saved = [f"{save}: the model; label new {what} --model {save}"] if save else []
         print("\n".join([summary(done), *speed, f"{done.folder}: {', '.join(written)}", *saved]))
 
 
@@ -181,18 +183,18 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
 ) -> None:
     """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""
-    from remp.export import find_format
+    from remp.export import WITH_SESSION, find_format
     from remp.export.labelled import ExportOptions, pictures_of, read_results
     from remp.labelling.output.result_folder import ResultFolder
 
-    if to not in ("labels", "model"):
+    if to not in WITH_SESSION:
         find_format(to)
     options = ExportOptions(way="link" if link else "copy", validation=validation, seed=seed)
     source = pictures or pictures_of(results.with_suffix("") if results.suffix == ".journal" else results)
     name = f"{source.absolute().name}-{'labelled' if to == 'labels' else to}"
     result = ResultFolder(out or source.absolute().with_name(name), overwrite=overwrite, numbered=out is None)
     result.check()
-    if (results / "labels.json").is_file() and to not in ("labels", "model"):
+    if (results / "labels.json").is_file() and to not in WITH_SESSION:
         labelled = read_results(results, pictures)
         folder = result.write(lambda new: find_format(to)(labelled, new, options))
         typer.echo(f"{folder}: {len(labelled.labelled):,} of {len(labelled.names):,} pictures have a label")

@@ -50,9 +50,9 @@ def split(pictures: LabelledPictures, options: ExportOptions) -> tuple[list[int]
     validation: list[int] = []
     for name in pictures.class_names:
         members = [number for number in pictures.labelled if pictures.labels[number] == name]
-        n_held = round(options.validation * len(members))
+        n_held = min(round(options.validation * len(members)), len(members) - 1)  # a class without training is none
         if options.validation and len(members) > 1:
-            n_held = min(max(n_held, 1), len(members) - 1)
+            n_held = max(n_held, 1)
         validation += random.permutation(members)[:n_held].tolist()
     held = set(validation)
     return [number for number in pictures.labelled if number not in held], sorted(validation)
@@ -133,8 +133,12 @@ FORMATS: dict[str, Writer] = {
 }
 
 
+# What is written by a session of the studio instead, which every result can be opened as.
+WITH_SESSION = ("labels", "model")
+
+
 def find_format(name: str) -> Writer:
     """The writer of a format; raises ConfigError for one that is not there."""
     if name not in FORMATS:
-        raise ConfigError(f"there is no format {str(name)[:40]!r}: give one of {', '.join(FORMATS)}")
+        raise ConfigError(f"there is no format {str(name)[:40]!r}: give one of {', '.join((*FORMATS, *WITH_SESSION))}")
     return FORMATS[name]

@@ -5,6 +5,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.labelling.output.class_folders import Way
+from remp.labelling.tasks.label_table import read_lines
 from remp.strangers import reason, shortened
 
 
@@ -73,6 +75,7 @@ def read_results(results: Path, pictures: Path | None = None) -> LabelledPicture
     if not pictures.is_dir():
         raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")
     items = _read_items(results / "labels.json")
+    _check_table(results / "labels.csv", items, pictures)
     paths = tuple(pictures / item["file"] for item in items)
     missing = [path for path in paths if not os.path.isfile(path)]  # which no name makes raise
     if missing:
@@ -115,6 +118,24 @@ def _is_item(item: Any) -> bool:
         and item["status"] in STATUSES
         and (probability is None or (type(probability) in (int, float) and 0 <= probability <= 1))
     )
+
+
+def _check_table(table: Path, items: list[dict[str, Any]], pictures: Path) -> None:
+    """Raise DataError if labels.csv was corrected since: labels.json does not know, nor do the other labels."""
+    if not table.is_file():
+        return
+    (_, header), *lines = read_lines(table) or [(1, [])]
+    if not {"file", "label", "status"} <= set(header):
+        return
+    places = [header.index(name) for name in ("file", "label", "status")]
+    said = {cells[places[0]]: [cells[place] for place in places[1:]] for _, cells in lines if len(cells) > max(places)}
+    for item in items:
+        written = [item["label"] or "", item["status"]]
+        if said.get(item["file"], written) != written:
+            raise DataError(
+                f"{table} was changed since it was written; the first is {shortened(item['file'])!r}. Label again by "
+                f"it, and export what that writes: remp label {quote(str(pictures))} --labels {quote(str(table))}"
+            )
 
 
 def _read_items(file: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
-from remp.export import find_format
+from remp.export import WITH_SESSION, find_format
 from remp.export.labelled import ExportOptions, of_labelling, pictures_of, said_with
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
@@ -42,7 +42,7 @@ def export_session(session: Session, folder: Path, out: Path, asked: dict[str, A
 def filler(session: Session, source: Path, wanted: str, options: ExportOptions | None = None) -> Callable[[Path], None]:
     """What writes the labels of this moment into a new folder, in one of the formats. source: the pictures' folder."""
     options = options or ExportOptions(way="link" if wanted == LINKS else "copy")
-    if wanted not in ("labels", "model"):
+    if wanted not in WITH_SESSION:
         write = find_format("folders" if wanted == LINKS else wanted)
     prediction = session.final()
     labelling = prediction.labelling

@@ -36,6 +36,22 @@ def test_a_threshold_that_leaves_nothing_says_which_one_would_leave_something():
     labelling = labelling_of([0.876], reject=0.9)
     assert largest_threshold(labelling) == 0.87
     rejected = replace(labelling, status=np.where(labelling.task.is_labelled, 0, 2).astype(np.int8))
-    assert "--reject 0.9 leaves nothing; --reject 0.87 would." in summary(rejected)
+    assert "--reject 0.9 leaves no label; the largest threshold that leaves one is 0.87." in summary(rejected)
     assert "threshold   labelled   right, by estimate" in summary(labelling)
     assert "threshold" not in summary(replace(labelling, reject=None))
+
+
+def test_the_threshold_that_was_asked_for_has_its_line():
+    labelling = labelling_of([0.999, 0.9999, 0.5], reject=0.9995)
+    thresholds = [line.threshold for line in rejection_table(labelling)]
+    assert thresholds == [0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.9995]
+    n = int((labelling.probability[~labelling.task.is_labelled] == 0.9999).sum())
+    assert rejection_table(labelling)[-1] == pytest.approx(Kept(0.9995, n, 0.9999))
+    assert [line.threshold for line in rejection_table(replace(labelling, reject=0.9))] == thresholds[:-1]
+
+
+def test_what_is_not_certain_is_not_told_as_a_hundred_percent():
+    lines = summary(labelling_of([0.9996], reject=0.9)).splitlines()
+    n = len(labelling_of([0.9996]).task.names) - 4
+    assert f"     none{n:>11}{'>99%':>11}" in lines
+    assert not any("100%" in line for line in lines)

@@ -162,6 +162,27 @@ def test_parquet_with_labels_and_ids(tmp_path, form):
     np.testing.assert_array_equal(read_values, VALUES)
 
 
+@pytest.mark.parametrize(
+    ("index", "is_column"), [(None, False), ("row", False), ("photo", False), (None, True), ("row", True)]
+)
+def test_the_index_of_a_data_frame_is_no_dimension(tmp_path, index, is_column):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(VALUES, columns=["a", "b", "c"]).assign(label=["cat", "", "dog", "", ""])
+    table = table.iloc[[3, 0, 4, 1, 2]].rename_axis(index)
+    (table.reset_index() if is_column else table).to_parquet(tmp_path / "X.parquet")
+    task, read_values = read(tmp_path / "X.parquet")
+    assert classes(task) == [None, "cat", None, None, "dog"]
+    np.testing.assert_array_equal(read_values, VALUES[[3, 0, 4, 1, 2]])
+
+
+@pytest.mark.parametrize("said", [b"{", b"[]", b'{"index_columns": 3}', b'{"index_columns": [{}, "a"]}'])
+def test_strange_words_about_an_index_do_no_harm(tmp_path, said):
+    table = pyarrow.table({"a": VALUES[:, 0], "b": VALUES[:, 1], "label": ["cat", "", "dog", "", ""]})
+    pyarrow.parquet.write_table(table.replace_schema_metadata({b"pandas": said}), tmp_path / "X.parquet")
+    _, read_values = read(tmp_path / "X.parquet")
+    np.testing.assert_array_equal(read_values, VALUES[:, 1:2] if b'"a"' in said else VALUES[:, :2])
+
+
 @pytest.mark.parametrize("labels", [[7, None, 8, -1, 7], [7.0, float("nan"), 8.0, -1.0, 7.0]])
 def test_numbers_are_labels_too(tmp_path, labels):
     task, _ = read(parquet(tmp_path, embedding=list(VALUES), label=labels))

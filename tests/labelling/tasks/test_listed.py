@@ -72,6 +72,43 @@ def test_absolute_paths_and_backslashes_are_understood(photos):
     assert given(photos, f"file,label\n{photos}/2.jpg,dog\ncat\\1.jpg,cat") == {"2.jpg": "dog", "cat/1.jpg": "cat"}
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "label, file\ndog, 2.jpg\n",
+        'file, label\n"2.jpg", "dog"\n',
+        "file ;label\n2.jpg ;dog\n",
+        "file,label\n 2.jpg,dog",
+    ],
+)
+def test_spaces_around_commas_mean_nothing(photos, content):
+    assert given(photos, content) == {"2.jpg": "dog"}
+
+
+def test_a_label_in_quotes_after_a_space_is_whole(photos):
+    assert given(photos, 'file, label\n2.jpg, "dog, ""old"""\n') == {"2.jpg": 'dog, "old"'}
+
+
+def test_spaces_that_belong_to_the_name_of_a_file_count(photos):
+    (photos / " 2.jpg").touch()
+    assert given(photos, "file,label\n 2.jpg,cat\n2.jpg,dog\n") == {" 2.jpg": "cat", "2.jpg": "dog"}
+
+
+def test_a_result_that_was_saved_in_another_encoding_is_refused(photos):
+    content = "file;label;margin;status;likeliest\n2.jpg;Kätzchen;1;given;Kätzchen\nthree.jpg;;0;uncertain;Kätzchen\n"
+    assert given(photos, content) == {"2.jpg": "Kätzchen"}
+    with pytest.raises(DataError, match=r"line 2 is not in UTF-8: .*Windows-1252 .* reads 'Kätzchen'"):
+        given(photos, content.encode("cp1252"))
+
+
+def test_a_result_may_have_a_class_whose_folder_is_not_named_in_utf8(photos):
+    folder = os.fsdecode(b"caf\xe9")
+    (photos / folder).mkdir()
+    (photos / folder / "x.jpg").touch()
+    content = b"file,label,margin,status,likeliest\ncaf\xe9/x.jpg,caf\xe9,1,given,caf\xe9\n2.jpg,caf\xe9,1,given,dog\n"
+    assert given(photos, content) == {f"{folder}/x.jpg": folder, "2.jpg": folder}
+
+
 def test_an_empty_label_is_none(photos):
     assert given(photos, "file,label\n2.jpg,dog\nthree.jpg,\ncat/1.jpg\n") == {"2.jpg": "dog"}
 

@@ -109,6 +109,15 @@ def test_a_strip_holds_the_right_items_in_the_right_order():
         assert strips.get("Changed by rectification", []) == changed[:8]
 
 
+def test_nothing_is_said_to_be_changed_by_rectification_that_was_left_out(page):
+    assert "Changed by rectification" in page.text
+    left_out = page_of(made_up_labelling(ANIMALS, 60, left_out=True)).text
+    assert "Rectification was left out" in left_out
+    assert "Changed by class sizes" in left_out
+    assert "Changed by rectification" not in left_out
+    assert "before the prototypes were rectified" not in left_out
+
+
 def test_few_items_are_not_shown_both_as_most_and_as_least_certain():
     content = render_label_report(made_up_labelling(["a"], 9, n_given=1), title="T").decode()
     shown = dict(re.findall(r"<h4>([^<]+?) <small>.*?<ul[^>]*>(.*?)</ul>", content, re.S))

@@ -21,8 +21,20 @@ def test_the_lines_say_what_the_labelling_says():
         "(the probabilities of the 40 unlabelled items.)" in lines
     )
     assert "  single example: wolf has one labelled example." in lines
-    assert lines[lines.index("Label these 1 next:") + 1] == "  7  (far off)"
+    assert lines[lines.index("Label this one next:") + 1] == "  7  (far off)"
     assert lines[-1] == "Time for 50 items: read 1.2 s, embed 20.5 s"
+
+
+def test_new_items_of_a_model_are_not_said_to_be_without_examples():
+    labelling = made_up_labelling(("cat", "dog"), 50, n_given=0, made_with={"model": "m", "together": False})
+    lines = summary(labelling).splitlines()
+    assert lines[0] == "       50  without a label, for the 2 classes of the model"
+    assert "  How: label them among the rows that the model was made from, and save it again." in lines
+    assert not any("examples with a label" in line for line in lines)
+
+
+def test_one_class_is_one():
+    assert summary(made_up_labelling(("cat",), 9)).startswith("        2  examples with a label (1 class)\n")
 
 
 def test_of_many_findings_the_first_are_shown():

@@ -19,12 +19,13 @@ class Kept(NamedTuple):
 
 
 def rejection_table(labelling: Labelling) -> list[Kept]:
-    """A line for each of the usual thresholds, those that leave nothing after the first left out.
+    """A line for each of the usual thresholds and the one that was asked for, those that leave nothing after the first
+    left out.
 
     Items that resemble no class are not counted: they get no label at any threshold.
     """
     values = _probabilities(labelling)
-    lines = [_kept(values, threshold) for threshold in (0.0, *THRESHOLDS)]
+    lines = [_kept(values, threshold) for threshold in sorted({0.0, *THRESHOLDS, labelling.reject or 0.0})]
     n_lines = 1 + sum(line.n > 0 for line in lines)
     return lines[:n_lines] if len(values) else []
 

@@ -25,6 +25,7 @@ from remp.strangers import border, listed, shortened
 
 EMBEDDING_SUFFIXES = (".npy", ".npz", ".parquet")
 _AGAIN = "write it with numpy.save"
+_ROW_COLUMNS = ("row", "index")  # of whole numbers: what reset_index of pandas leaves
 EMBEDDING_COLUMNS = ("embedding", "embeddings", "features", "vector")
 
 
@@ -157,7 +158,7 @@ def _named(names: list[str], wanted: tuple[str, ...]) -> str | None:
 
 
 def _embedding_columns(schema: Any, taken: set[str | None], path: str | Path) -> list[str]:
-    """The one column of lists, or all columns of numbers that are neither ids nor labels."""
+    """The one column of lists, or all columns of numbers that are neither ids nor labels nor count the rows."""
     import pyarrow.types as types
 
     free = [field for field in schema if field.name not in taken]
@@ -166,13 +167,25 @@ def _embedding_columns(schema: Any, taken: set[str | None], path: str | Path) ->
     named = _named(lists, EMBEDDING_COLUMNS)
     if named or len(lists) == 1:
         return [named or lists[0]]
+    counts = {field.name for field in free if types.is_integer(field.type) and field.name.casefold() in _ROW_COLUMNS}
+    counts |= _index_columns(schema)
     numbers = [field.name for field in free if types.is_floating(field.type) or types.is_integer(field.type)]
+    numbers = [name for name in numbers if name not in counts]
     if lists or not numbers:
         raise DataError(
             f"{path} has the columns {listed(schema.names)}; needed one of lists named 'embedding', or a column of "
             "numbers for each dimension"
         )
     return numbers
+
+
+def _index_columns(schema: Any) -> set[str]:
+    """The columns that are the index of a data frame of pandas, which writes it beside the others."""
+    try:
+        said = schema.pandas_metadata["index_columns"]
+    except (ValueError, KeyError, TypeError, RecursionError):  # none, or damaged
+        return set()
+    return {name for name in said if isinstance(name, str)} if isinstance(said, list) else set()
 
 
 def column_values(file: Any, column: str | None, path: str | Path) -> list[Any] | None:

@@ -53,9 +53,12 @@ def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
         given = _cell(cells, label).strip()
         if is_ours and is_ours.is_of_machine(cells, given):
             given = ""
-        if not is_ours:
-            check_encoding(given, path, line)
         rows.append(LabelRow(line, _cell(cells, key), given or None))
+    # Of ours, a class may be named by a folder whose name has any bytes.
+    folders = {row.key.partition("/")[0].strip() for row in rows} if is_ours else set()
+    for row in rows:
+        if row.label and row.label not in folders:
+            check_encoding(row.label, path, row.line)
     return [row for row in rows if row.key]
 
 
@@ -109,7 +112,8 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
     text = _read_text(path)
     first = text.partition("\n")[0]
     delimiter = max(_DELIMITERS, key=first.count)
-    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter)
+    # Written as `file, label`, a space is part of the comma: before a quote it would make the quotes part of the label.
+    reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=f"{delimiter} " in first)
     most, lines = _FREE_LINES + len(text) // _LETTERS_A_LINE, []
     try:
         for cells in reader:

@@ -51,8 +51,9 @@ class _Finder:
         self._composed = {_compose(name): number for number, name in enumerate(names)}
 
     def find(self, path: str) -> int | None:
-        """The number of the picture, or None. As it stands goes first, then with "/" for "\\"."""
-        for way in (path, path.replace("\\", "/")):
+        """The number of the picture, or None. As it stands goes first, then with "/" for "\\", then without spaces
+        around it."""
+        for way in (path, path.replace("\\", "/"), path.replace("\\", "/").strip()):
             for base in (self._folder, self._beside):
                 name = os.path.relpath(os.path.join(base, way), self._folder).replace(os.sep, "/")
                 number = self._numbers.get(name, self._composed.get(_compose(name)))

@@ -66,13 +66,18 @@ def make_task(
 def checked(task: LabellingTask, source: str, how: str) -> LabellingTask:
     """The task without classes that have no example. source: what to call the input; how: where labels are given."""
     n_labelled = int(task.is_labelled.sum())
-    if not task.names:
-        raise DataError(f"{source} has nothing that can be read{_first_skipped(task)}")
+    check_not_empty(task, source)
     if not n_labelled:
         raise DataError(f"none of the {len(task.names)} items of {source} is labelled: {how}{_first_skipped(task)}")
     if n_labelled == len(task.names):
         raise DataError(f"all {n_labelled} items of {source} are labelled, so that nothing is left to label: {how}")
     return _with_examples_only(task)
+
+
+def check_not_empty(task: LabellingTask, source: str) -> None:
+    """Raise DataError, with the first reason, if nothing could be read."""
+    if not task.names:
+        raise DataError(f"{source} has nothing that can be read{_first_skipped(task)}")
 
 
 def _with_examples_only(task: LabellingTask) -> LabellingTask:

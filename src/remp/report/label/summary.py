@@ -9,7 +9,7 @@ import numpy as np
 from remp.labelling.embedding.embed import Stage
 from remp.labelling.outcome import FOLDERS, STATUSES, Labelling
 from remp.labelling.quality.rejection import largest_threshold, rejection_table
-from remp.report.page import visible
+from remp.report.page import percent, visible
 
 _MOST = 10  # findings and names that are shown; the report has all
 _MEANING = {
@@ -36,9 +36,12 @@ def summary(labelling: Labelling) -> str:
 def _counts(labelling: Labelling) -> Iterator[str]:
     task = labelling.task
     numbers = np.bincount(labelling.status, minlength=len(STATUSES))
+    n_classes = f"{len(task.class_names):,} class{'' if len(task.class_names) == 1 else 'es'}"
     for status, number in zip(STATUSES, numbers, strict=True):
-        if number or status in ("given", "labelled"):
-            classes = f" ({len(task.class_names)} classes)" if status == "given" else ""
+        if status == "given" and "model" in labelling.made_with:
+            yield f"{len(task.names):>9,}  without a label, for the {n_classes} of the model"
+        elif number or status in ("given", "labelled"):
+            classes = f" ({n_classes})" if status == "given" else ""
             yield f"{number:>9,}  {_MEANING[status]}{classes}"
     if task.skipped:
         yield f"{len(task.skipped):>9,}  skipped:"
@@ -75,11 +78,13 @@ def _rejection(labelling: Labelling) -> Iterator[str]:
     if labelling.reject is None:
         return
     if not (status == STATUSES.index("labelled")).any() and (status == STATUSES.index("uncertain")).any():
-        yield f"--reject {labelling.reject:g} leaves nothing; --reject {largest_threshold(labelling):.2f} would."
+        largest = f"{largest_threshold(labelling):.2f}"
+        yield f"--reject {labelling.reject:g} leaves no label; the largest threshold that leaves one is {largest}."
     yield "threshold   labelled   right, by estimate"
     for line in rejection_table(labelling):
-        right = f"{line.right:.0%}" if line.n else "-"
-        yield f"{line.threshold:>9g}{line.n:>11,}{right:>11}"
+        right = percent(line.right).replace("\u00a0", "") if line.n else "-"
+        threshold = f"{line.threshold:g}" if line.threshold else "none"
+        yield f"{threshold:>9}{line.n:>11,}{right:>11}"
 
 
 def _findings(labelling: Labelling) -> Iterator[str]:
@@ -93,7 +98,8 @@ def _findings(labelling: Labelling) -> Iterator[str]:
 
 def _next(labelling: Labelling) -> Iterator[str]:
     if labelling.label_next:
-        yield f"Label these {len(labelling.label_next)} next:"
+        n = len(labelling.label_next)
+        yield "Label this one next:" if n == 1 else f"Label these {n} next:"
     for advice in labelling.label_next:
         yield f"  {visible(labelling.task.names[advice.item])}  ({visible(advice.reason)})"
     if labelling.label_next:
@@ -103,7 +109,8 @@ def _next(labelling: Labelling) -> Iterator[str]:
 def how_to_label(labelling: Labelling) -> str:
     """What a user does to label an item, in a sentence."""
     if "model" in labelling.made_with:
-        return "label them among the pictures that the model was made from, and save it again."
+        what = "pictures" if labelling.task.paths else "rows"
+        return f"label them among the {what} that the model was made from, and save it again."
     in_a_file = "write the class of each into the column label of labels.csv, and give that file with --labels"
     if labelling.task.paths and labelling.made_with.get("labels") == FOLDERS:
         return f"move each into the folder of its class and run the same command again; or {in_a_file}."

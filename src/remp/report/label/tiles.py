@@ -78,7 +78,8 @@ class TileChoice:
     most: int
 
     def class_block(self, number: int) -> ClassBlock:
-        """Items of a class: given, then the most and least certain, then those that rectification moved here."""
+        """Items of a class: given, then the most and least certain, then those that rectification moved here, or, where
+        that is left out, the estimated sizes of the classes."""
         result = self.labelling
         given = np.flatnonzero(result.task.labels == number)
         predicted = np.flatnonzero((result.best == number) & (self._is("labelled") | self._is("uncertain")))
@@ -90,7 +91,7 @@ class TileChoice:
             self._strip("Given", given, lambda item: ""),
             self._strip("Most certain", certain, self._certainty, len(predicted)),
             self._strip("Least certain", doubtful, self._certainty_and_other, len(predicted)),
-            self._strip("Changed by rectification", changed, self._change),
+            self._strip(f"Changed by {'class sizes' if result.left_out else 'rectification'}", changed, self._change),
         )
         return ClassBlock(
             name=result.task.class_names[number],
