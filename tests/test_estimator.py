@@ -111,6 +111,10 @@ def missing_labels() -> dict[str, object]:
         "NaN": np.array([word or np.nan for word in words], dtype=object),
         "empty": np.array([word or "" for word in words]),
         "list": [word or "" for word in words],
+        "list with NaN": [word or np.nan for word in words],
+        "list with -1": [word or -1 for word in words],
+        "list with all of them": ["cat", "dog", None, "cat", "", -1],
+        "strings of two kinds": [np.str_("cat"), "dog", None, "cat", None, None],
         "pandas": pandas.Series(words),
         "pandas NA": pandas.Series(words, dtype="string"),
         "pandas category": pandas.Series(words, dtype="category"),
@@ -127,7 +131,7 @@ def test_string_labels_may_miss_in_any_form(form):
     assert set(fitted.predict(X)) <= {"cat", "dog"}
 
 
-@pytest.mark.parametrize("y", [[3, 7, -1, -1], [3.0, 7.0, np.nan, -1.0], [3, 7, None, None]], ids=str)
+@pytest.mark.parametrize("y", [[3, 7, -1, -1], [3.0, 7.0, np.nan, -1.0], [3, 7, None, None], [3, 7, "", ""]], ids=str)
 def test_number_labels_may_miss_in_any_form(y):
     fitted = ReMPClassifier(layers=1, tolerance=9).fit([[0.0, 1], [1, 0], [0.1, 0.9], [0.8, 0.1]], y)
     assert list(fitted.classes_) == [3, 7]
@@ -222,10 +226,11 @@ def test_every_row_gets_probabilities_whatever_the_rows(X, y, transform):
         ([-1] * 60, "none of the 60 rows has a label"),
         ([0, 1], "inconsistent numbers of samples"),
         (np.array(["a", 1] * 30, dtype=object), "types int, str together"),
+        (["a", 1] * 30, "types int, str together"),
         (np.linspace(0, 1, 60), "Unknown label type"),
         (np.full(60, np.inf), "contains infinity"),
     ],
-    ids=["nothing", "length", "mixed", "continuous", "infinite"],
+    ids=["nothing", "length", "mixed", "mixed list", "continuous", "infinite"],
 )
 def test_labels_that_cannot_be_used_are_refused(y, message):
     with pytest.raises(ValueError, match=message):
