@@ -152,6 +152,20 @@ def test_frames_of_pandas_and_polars_give_what_the_array_gives():
     assert list(ReMPClassifier().fit(pandas.DataFrame(X, columns=names), y).feature_names_in_) == names
 
 
+def test_a_refitted_one_keeps_settings_names_of_features_and_kind_of_classes():
+    import pandas
+
+    X, y, truth = two_heaps()
+    frame = pandas.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    names = np.array(["a", "b"], dtype=object)
+    fitted = ReMPClassifier(rule="paper", tolerance=9.0).fit(frame, np.where(y < 0, None, names[truth]))
+    again = fitted.refit(frame)
+    assert again.get_params() == fitted.get_params()
+    assert list(again.feature_names_in_) == list(frame.columns)  # else predict would warn
+    assert again.classes_.dtype == fitted.classes_.dtype
+    np.testing.assert_array_equal(again.predict(frame), again.transduction_)
+
+
 def test_it_works_in_a_pipeline_and_a_grid_search():
     X, y, truth = two_heaps(n=120, n_labels=10)
     pipeline = make_pipeline(Normalizer(), ReMPClassifier())

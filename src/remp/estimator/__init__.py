@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite, check_consistent_length
@@ -173,7 +173,11 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         all of them together. `transduction_` and `label_distributions_` are theirs."""
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
-        again = self._of(self._learned.with_rows(rows))
+        again = clone(self)
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(again, name, getattr(self, name))
+        again._take(self._learned.with_rows(rows))
         again.label_distributions_ = again._distributions(rows, np.full(len(rows), UNLABELLED))
         again.transduction_ = again.classes_[again.label_distributions_.argmax(1)]
         return again
