@@ -234,6 +234,22 @@ def test_every_row_gets_probabilities_whatever_the_rows(X, y, transform):
         np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
 
 
+def test_one_or_two_labels_of_each_of_many_classes_are_no_reason_to_warn():
+    """In the tests, a warning is an error."""
+    random = np.random.default_rng(0)
+    truth = np.arange(300) % 30
+    X = 5 * random.normal(size=(30, 16))[truth] + random.normal(size=(300, 16))
+    fitted = ReMPClassifier().fit(X, np.where(np.arange(300) < 45, truth, -1))
+    assert (fitted.transduction_ == truth).mean() > 0.9
+
+
+def test_numbers_just_within_float32_are_no_reason_to_warn():
+    X = np.repeat(np.float32([[3e38, 1e38], [-3e38, -1e38]]), 200, axis=0)  # their sums are infinite, of both signs
+    y = np.full(400, -1)
+    y[[0, 399]] = 0, 1
+    assert ReMPClassifier().fit(X, y).transduction_.tolist() == [0] * 200 + [1] * 200
+
+
 @pytest.mark.parametrize(
     ("y", "message"),
     [

@@ -234,7 +234,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, reset=reset, ensure_all_finite=False)
         rows = ArrayRows(X)
         for start in range(0, len(rows), rows.chunk):  # in pieces: the check makes copies of some types of number
-            with np.errstate(over="ignore"):  # what float32 cannot hold is refused
+            with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is refused
                 assert_all_finite(X[start : start + rows.chunk].astype(np.float32, copy=False), input_name="X")
         return rows
 

@@ -1,5 +1,6 @@
 """Labels of any kind as class numbers: integers, strings, series of pandas or polars, with missing ones."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
             f"none of the {len(labels)} rows has a label: label at least one row of each class. "
             'A missing label is -1, None, NaN or ""'
         )
-    check_classification_targets(given)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")  # few labels of each are what this is for
+        check_classification_targets(given)
     classes, numbers = np.unique(given, return_inverse=True)
     codes = np.full(len(labels), UNLABELLED, dtype=np.int64)
     codes[~missing] = numbers
