@@ -215,9 +215,18 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         check_choice("rule", self.rule, Rule)
         if not self.tolerance >= 0:
             raise ConfigError(f"tolerance is {self.tolerance}; needed a share of the prototypes' norm, 0 or more")
+        if not isinstance(self.feature_transform, str):
+            raise ConfigError(
+                f"feature_transform is {self.feature_transform!r}; needed parts of 'power+l2+centre', or 'none'"
+            )
         given = {field.name: getattr(self, field.name) for field in fields(Propagation) if field.name != "transform"}
+        # a grid of numpy.arange gives numbers of NumPy, which `save` could not write
+        given = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
         rule: type[Adaptive | Propagation] = Propagation if self.rule == "paper" else Adaptive
-        given["layers"] = rule.layers if self.layers is None else self.layers
+        if self.layers is None:
+            given["layers"] = rule.layers
+        elif not isinstance(given["layers"], int):
+            raise ConfigError(f"layers is {self.layers!r}; needed a whole number, or None")
         if self.rule == "paper":
             return Propagation(transform=self.feature_transform, **given)
         unused = [name for name in given if name not in _SHARED and given[name] != getattr(Propagation, name)]
@@ -225,7 +234,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigError(
                 f"{unused[0]}={given[unused[0]]!r} is a setting of the paper's rule: give rule='paper' too"
             )
-        return Adaptive(self.feature_transform, given["layers"], self.balanced)
+        return Adaptive(self.feature_transform, given["layers"], given["balanced"])
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
         """X as rows, checked; an array that is no array of objects is not copied."""
