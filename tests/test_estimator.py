@@ -111,6 +111,10 @@ def missing_labels() -> dict[str, object]:
         "NaN": np.array([word or np.nan for word in words], dtype=object),
         "empty": np.array([word or "" for word in words]),
         "list": [word or "" for word in words],
+        "list with NaN": [word or np.nan for word in words],
+        "list with -1": [word or -1 for word in words],
+        "list with all of them": ["cat", "dog", None, "cat", "", -1],
+        "strings of two kinds": [np.str_("cat"), "dog", None, "cat", None, None],
         "pandas": pandas.Series(words),
         "pandas NA": pandas.Series(words, dtype="string"),
         "pandas category": pandas.Series(words, dtype="category"),
@@ -127,7 +131,7 @@ def test_string_labels_may_miss_in_any_form(form):
     assert set(fitted.predict(X)) <= {"cat", "dog"}
 
 
-@pytest.mark.parametrize("y", [[3, 7, -1, -1], [3.0, 7.0, np.nan, -1.0], [3, 7, None, None]], ids=str)
+@pytest.mark.parametrize("y", [[3, 7, -1, -1], [3.0, 7.0, np.nan, -1.0], [3, 7, None, None], [3, 7, "", ""]], ids=str)
 def test_number_labels_may_miss_in_any_form(y):
     fitted = ReMPClassifier(layers=1, tolerance=9).fit([[0.0, 1], [1, 0], [0.1, 0.9], [0.8, 0.1]], y)
     assert list(fitted.classes_) == [3, 7]
@@ -146,6 +150,20 @@ def test_frames_of_pandas_and_polars_give_what_the_array_gives():
         np.testing.assert_array_equal(fitted.label_distributions_, plain.label_distributions_)
         np.testing.assert_array_equal(fitted.predict(frame), plain.predict(X))
     assert list(ReMPClassifier().fit(pandas.DataFrame(X, columns=names), y).feature_names_in_) == names
+
+
+def test_a_refitted_one_keeps_settings_names_of_features_and_kind_of_classes():
+    import pandas
+
+    X, y, truth = two_heaps()
+    frame = pandas.DataFrame(X, columns=[f"f{i}" for i in range(X.shape[1])])
+    names = np.array(["a", "b"], dtype=object)
+    fitted = ReMPClassifier(rule="paper", tolerance=9.0).fit(frame, np.where(y < 0, None, names[truth]))
+    again = fitted.refit(frame)
+    assert again.get_params() == fitted.get_params()
+    assert list(again.feature_names_in_) == list(frame.columns)  # else predict would warn
+    assert again.classes_.dtype == fitted.classes_.dtype
+    np.testing.assert_array_equal(again.predict(frame), again.transduction_)
 
 
 def test_it_works_in_a_pipeline_and_a_grid_search():
@@ -216,16 +234,33 @@ def test_every_row_gets_probabilities_whatever_the_rows(X, y, transform):
         np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-6)
 
 
+def test_one_or_two_labels_of_each_of_many_classes_are_no_reason_to_warn():
+    """In the tests, a warning is an error."""
+    random = np.random.default_rng(0)
+    truth = np.arange(300) % 30
+    X = 5 * random.normal(size=(30, 16))[truth] + random.normal(size=(300, 16))
+    fitted = ReMPClassifier().fit(X, np.where(np.arange(300) < 45, truth, -1))
+    assert (fitted.transduction_ == truth).mean() > 0.9
+
+
+def test_numbers_just_within_float32_are_no_reason_to_warn():
+    X = np.repeat(np.float32([[3e38, 1e38], [-3e38, -1e38]]), 200, axis=0)  # their sums are infinite, of both signs
+    y = np.full(400, -1)
+    y[[0, 399]] = 0, 1
+    assert ReMPClassifier().fit(X, y).transduction_.tolist() == [0] * 200 + [1] * 200
+
+
 @pytest.mark.parametrize(
     ("y", "message"),
     [
         ([-1] * 60, "none of the 60 rows has a label"),
         ([0, 1], "inconsistent numbers of samples"),
         (np.array(["a", 1] * 30, dtype=object), "types int, str together"),
+        (["a", 1] * 30, "types int, str together"),
         (np.linspace(0, 1, 60), "Unknown label type"),
         (np.full(60, np.inf), "contains infinity"),
     ],
-    ids=["nothing", "length", "mixed", "continuous", "infinite"],
+    ids=["nothing", "length", "mixed", "mixed list", "continuous", "infinite"],
 )
 def test_labels_that_cannot_be_used_are_refused(y, message):
     with pytest.raises(ValueError, match=message):
@@ -238,3 +273,8 @@ def test_settings_that_cannot_be_used_are_refused():
         ReMPClassifier(feature_transform="mirror").fit(X, y)
     with pytest.raises(ConfigError, match="tolerance is -1"):
         ReMPClassifier(tolerance=-1).fit(X, y)
+    for layers in (1.5, "3", np.float64(2)):
+        with pytest.raises(ConfigError, match=r"layers is .*; needed a whole number"):
+            ReMPClassifier(layers=layers).fit(X, y)
+    with pytest.raises(ConfigError, match=r"feature_transform is None; needed parts of .*, or 'none'"):
+        ReMPClassifier(feature_transform=None).fit(X, y)

@@ -62,3 +62,13 @@ def test_nothing_is_held_out_with_one_label_a_class():
     held = hold_out(adapt(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels)
     assert len(held) == 0
     assert held.scores.shape == (0, 4)
+
+
+def test_very_many_labels_are_looked_at_in_part_and_no_fold_hides_a_whole_class(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_LABELLED", 60)
+    random = np.random.default_rng(0)
+    labels = np.arange(600) % 30  # 20 of each class, of which 2 are looked at
+    rows = ArrayRows((5 * random.normal(size=(30, 8))[labels] + random.normal(size=(600, 8))).astype(np.float32))
+    held = hold_out(adapt(rows, labels, 30), rows, labels)
+    assert np.bincount(held.labels).tolist() == [2] * 30
+    assert (held.scores.argmax(1).numpy() == held.labels).mean() > 0.9

@@ -55,6 +55,27 @@ def test_classes_keep_their_kind(tmp_path, classes):
     assert (loaded.classes_.tolist(), loaded.classes_.dtype) == (classes, model.classes_.dtype)
 
 
+@pytest.mark.parametrize("rule", ["adaptive", "paper"])
+@pytest.mark.filterwarnings("ignore:not converged")
+def test_a_model_of_one_class_is_loaded(tmp_path, rule):
+    model = remp.ReMPClassifier(rule=rule).fit(X, np.where(np.arange(90) < 12, "ant", ""))
+    model.save(tmp_path / "model")
+    loaded = remp.load_labelling(tmp_path / "model")
+    assert set(loaded.predict(NEW)) == set(loaded.refit(NEW).transduction_) == {"ant"}
+    np.testing.assert_array_equal(loaded.prototypes_, model.prototypes_)
+
+
+def test_settings_of_a_grid_search_are_saved(tmp_path):
+    """np.arange and np.geomspace give numbers of NumPy, of which JSON knows nothing."""
+    paper = {"rule": "paper", "scale": np.float32(5), "tolerance": 9.0}
+    for number, settings in enumerate([{"layers": np.int64(2), "balanced": np.bool_(True)}, paper]):
+        model = fitted(**settings)
+        model.save(tmp_path / str(number))
+        np.testing.assert_array_equal(
+            remp.load_labelling(tmp_path / str(number)).predict_proba(NEW), model.predict_proba(NEW)
+        )
+
+
 def test_learning_with_new_rows_is_fitting_the_examples_and_them(tmp_path):
     fitted().save(tmp_path / "model")
     together = remp.load_labelling(tmp_path / "model").refit(NEW)

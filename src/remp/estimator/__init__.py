@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite, check_consistent_length
@@ -173,7 +173,11 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         all of them together. `transduction_` and `label_distributions_` are theirs."""
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
-        again = self._of(self._learned.with_rows(rows))
+        again = clone(self)
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(again, name, getattr(self, name))
+        again._take(self._learned.with_rows(rows))
         again.label_distributions_ = again._distributions(rows, np.full(len(rows), UNLABELLED))
         again.transduction_ = again.classes_[again.label_distributions_.argmax(1)]
         return again
@@ -211,9 +215,18 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         check_choice("rule", self.rule, Rule)
         if not self.tolerance >= 0:
             raise ConfigError(f"tolerance is {self.tolerance}; needed a share of the prototypes' norm, 0 or more")
+        if not isinstance(self.feature_transform, str):
+            raise ConfigError(
+                f"feature_transform is {self.feature_transform!r}; needed parts of 'power+l2+centre', or 'none'"
+            )
         given = {field.name: getattr(self, field.name) for field in fields(Propagation) if field.name != "transform"}
+        # a grid of numpy.arange gives numbers of NumPy, which `save` could not write
+        given = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
         rule: type[Adaptive | Propagation] = Propagation if self.rule == "paper" else Adaptive
-        given["layers"] = rule.layers if self.layers is None else self.layers
+        if self.layers is None:
+            given["layers"] = rule.layers
+        elif not isinstance(given["layers"], int):
+            raise ConfigError(f"layers is {self.layers!r}; needed a whole number, or None")
         if self.rule == "paper":
             return Propagation(transform=self.feature_transform, **given)
         unused = [name for name in given if name not in _SHARED and given[name] != getattr(Propagation, name)]
@@ -221,7 +234,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigError(
                 f"{unused[0]}={given[unused[0]]!r} is a setting of the paper's rule: give rule='paper' too"
             )
-        return Adaptive(self.feature_transform, given["layers"], self.balanced)
+        return Adaptive(self.feature_transform, given["layers"], given["balanced"])
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
         """X as rows, checked; an array that is no array of objects is not copied."""
@@ -230,7 +243,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, reset=reset, ensure_all_finite=False)
         rows = ArrayRows(X)
         for start in range(0, len(rows), rows.chunk):  # in pieces: the check makes copies of some types of number
-            with np.errstate(over="ignore"):  # what float32 cannot hold is refused
+            with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is refused
                 assert_all_finite(X[start : start + rows.chunk].astype(np.float32, copy=False), input_name="X")
         return rows
 

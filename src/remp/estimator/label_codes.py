@@ -1,5 +1,6 @@
 """Labels of any kind as class numbers: integers, strings, series of pandas or polars, with missing ones."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
             f"none of the {len(labels)} rows has a label: label at least one row of each class. "
             'A missing label is -1, None, NaN or ""'
         )
-    check_classification_targets(given)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes")  # few labels of each are what this is for
+        check_classification_targets(given)
     classes, numbers = np.unique(given, return_inverse=True)
     codes = np.full(len(labels), UNLABELLED, dtype=np.int64)
     codes[~missing] = numbers
@@ -33,7 +36,13 @@ def _column(y: Any) -> np.ndarray:
     """Labels (n,); anything of another shape is refused, a column (n, 1) with a warning."""
     from sklearn.utils import column_or_1d
 
-    labels = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    values = y.to_numpy() if hasattr(y, "to_numpy") else y
+    labels = np.asarray(values)
+    if labels.dtype.kind in "US" and not hasattr(
+        values, "dtype"
+    ):  # a list, of which NumPy makes strings: -1 and NaN too
+        as_given = np.asarray(values, dtype=object)
+        labels = labels if all(isinstance(label, str) for label in as_given.flat) else as_given
     if labels.dtype.kind not in "biufUSOT":
         raise ValueError(f"Unknown label type: got labels of type {labels.dtype}; needed numbers or strings")
     return column_or_1d(labels, warn=True)
@@ -64,7 +73,7 @@ def _plain(given: np.ndarray) -> np.ndarray:
     if given.dtype.kind != "O" or not len(given):
         return given
     types = {type(label) for label in given}
-    if str in types and len(types) > 1:
+    if len({issubclass(kind, str) for kind in types}) > 1:  # strings of NumPy are of a type of their own
         names = ", ".join(sorted(kind.__name__ for kind in types))
         raise ValueError(f"got labels of the types {names} together: give all as strings or all as numbers")
     plain = given if str in types else np.asarray(given.tolist())

@@ -60,9 +60,11 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     labels: (n,), -1 for unlabelled. The features are transformed once, with the centre of the model.
     """
     n_classes = len(model.prototypes)
-    folds = fold_numbers(labels, n_classes)
+    labelled = _few_labelled(labels, n_classes)
+    folds = np.full(len(labels), -1)
+    folds[labelled] = fold_numbers(labels[labelled], n_classes)  # of these alone: each fold leaves one of every class
     unlabelled = sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS))
-    items = np.concatenate([_few_labelled(labels, n_classes), unlabelled])
+    items = np.concatenate([labelled, unlabelled])
     raw = rows.take(items)
     features = model.features(raw)
     settings = replace(model.settings, transform="l2" if model.settings.parts.l2 else "none")

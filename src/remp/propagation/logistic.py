@@ -73,6 +73,7 @@ def _regress(rows: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
     # Filters and limits are those of the whole process. With two threads the small products of a fit take longer.
     with _ONE_FIT, _libraries().limit(limits=1, user_api="blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough: the logits are calibrated later
+        warnings.filterwarnings("ignore", "The number of unique classes")  # there are few labels of each, as ever here
         model.fit(rows, labels)
     weights, bias = torch.from_numpy(model.coef_.T.copy()), torch.from_numpy(model.intercept_.copy())
     if len(model.classes_) == 2:  # one column for two classes

@@ -152,10 +152,11 @@ class _Reader:
         moves = numbers.get("moves")
         if not isinstance(moves, list) or not all(_is_number(move) for move in moves):
             raise self._refusal("moves")
+        has_centre = settings.parts.centre and (n > 1 or isinstance(settings, Propagation))  # as `adapt` has it
         shared: dict[str, Any] = {
             "prototypes_before": self._numbers("model.prototypes_before", n, dim),
             "prototypes": self._numbers("model.prototypes", n, dim),
-            "centre": self._numbers("model.centre", dim) if settings.parts.centre else None,
+            "centre": self._numbers("model.centre", dim) if has_centre else None,
             "moves": tuple(float(move) for move in moves),
         }
         if isinstance(settings, Propagation):
