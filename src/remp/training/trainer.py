@@ -136,7 +136,7 @@ class Trainer:
         self.done, self.best, self.history = info["done"], info["best"], info["history"]
 
     def measure(self, n_steps: int) -> float:
-        """Seconds per episode, over some steps from all of the run: its first episodes may cost less than the others."""
+        """Seconds per episode, over some steps from all of the run: its first episodes may cost less than others."""
         started = time.perf_counter()
         for i in range(n_steps):
             self.done = i * self.config.episodes // n_steps
