@@ -36,6 +36,6 @@ def test_a_threshold_that_leaves_nothing_says_which_one_would_leave_something():
     labelling = labelling_of([0.876], reject=0.9)
     assert largest_threshold(labelling) == 0.87
     rejected = replace(labelling, status=np.where(labelling.task.is_labelled, 0, 2).astype(np.int8))
-    assert "--reject 0.9 leaves nothing; --reject 0.87 would." in summary(rejected)
+    assert "--reject 0.9 leaves no label; 0.87 leaves some." in summary(rejected)
     assert "threshold   labelled   right, by estimate" in summary(labelling)
     assert "threshold" not in summary(replace(labelling, reject=None))
