@@ -34,7 +34,7 @@ def label(
     save: str | Path | None = None,
     engine: Engine | None = None,
 ) -> Labelling | None:
-    """Label the rest of a folder of pictures, of a file or of a Parquet dataset of embeddings: some have a label.
+    """Label the rest of a folder of pictures, or of a file or dataset of embeddings, of which some have a label.
 
     Files are only read; the results go to a folder of their own. Under torchrun each process does its share; the first
     one writes and returns, the others get None.
@@ -55,7 +55,7 @@ def label(
     save : str or Path, optional
         A folder for the model, to label other pictures with: `remp label new/ --model FOLDER`, `load_labelling`.
     engine : Engine, optional
-        Who computes, by default this process. With a `remp.engine.ray.RayEngine`, what is to be labelled is a dataset
+        What computes; by default this process. With a `remp.engine.ray.RayEngine`, what is to be labelled is a dataset
         (also an address such as s3://bucket/folder) or a folder of pictures, which is embedded into one first.
 
     Returns

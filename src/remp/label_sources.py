@@ -65,9 +65,7 @@ class SavedModel:
     def check_embedder(self, what: str, embedder: str) -> None:
         """Raise a CheckpointError if this hash of an embedder is not that of the model."""
         if embedder != self.learned.embedder:
-            raise CheckpointError(
-                f"{self.path} was made with another backbone than the {what}: features would mean nothing"
-            )
+            raise CheckpointError(f"{self.path} was made with another backbone than the {what}: use the same one")
 
     def check_rows(self, rows: Rows, source: Path | Place) -> None:
         """Raise a ConfigError if the rows are of another length than those that the model was learned from."""

@@ -38,7 +38,7 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Trained:
-    """A method with its weights, and what it needs to be fed. `load` returns it.
+    """A method with its weights and settings, and what is done to images first. `load` returns it.
 
     Parameters
     ----------

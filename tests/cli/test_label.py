@@ -191,7 +191,7 @@ def test_one_class_only_is_labelled_and_said(photos):
         for path in (photos / colour).iterdir():
             path.unlink()
     printed = call("photos", "--no-unknown")
-    assert "There is one class only, red" in printed
+    assert "There is only one class, red" in printed
     assert {row["label"] for row in rows().values()} == {"red"}
     assert {row["runner-up"] for row in rows().values()} == {""}
 
@@ -247,13 +247,13 @@ def test_a_folder_beside_which_nothing_can_be_written_is_known_before_the_work(
         (["photos", "--out", "photos/result"], "--out photos/result lies in photos, which is only read"),
         (["photos", "--out", "photos"], "lies in photos"),
         (["photos/red", "--out", "photos"], "photos exists already"),
-        (["photos/red", "--out", "photos", "--overwrite"], "is not replaced: it is no result of remp label"),
+        (["photos/red", "--out", "photos", "--overwrite"], "is not replaced: it is not a result of remp label"),
         (["photos/red"], "none of the 3 items of photos/red is labelled: put examples into sub-folders"),
         (["--embeddings", "X.npy", "--backbone", "b"], "--embeddings are features already"),
         (["--embeddings", "X.npy", "--copy"], "--copy is for pictures"),
-        (["--embeddings", "X.txt"], "'X.txt' is no folder"),
+        (["--embeddings", "X.txt"], "'X.txt' is not a folder"),
         (["/", "--reject", "0.5"], "nothing beside it: give --out"),
-        (["nothing"], "'nothing' is no folder"),
+        (["nothing"], "'nothing' is not a folder"),
         (["photos", "--labels", "none.csv"], "'none.csv' cannot be read"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

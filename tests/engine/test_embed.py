@@ -344,5 +344,5 @@ def test_a_limit_of_the_system_leaves_no_half_part(tmp_path):
     run = embed_command(tmp_path, "local", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
     said = run.communicate(timeout=300)[1]
     assert run.returncode == 1
-    assert "What is finished is kept: mend that, and the same command goes on from there" in said
+    assert "What is finished is kept: fix that, and the same command goes on from there" in said
     assert not list((tmp_path / "out").glob("*part-*"))

@@ -98,7 +98,7 @@ def test_labels_come_from_a_table_by_name_or_number(tmp_path):
     table.write_text("row,label\n" + "".join(f"{i},{'abc'[TRUTH[i]]}\n" for i in range(9)))
     numbered = label(write(tmp_path / "numbered", labels=False, names=False), labels=table, out=tmp_path / "b")
     np.testing.assert_array_equal(named.labels, numbered.labels)
-    with pytest.raises(DataError, match="says nothing of labels"):
+    with pytest.raises(DataError, match="has no labels"):
         label(tmp_path / "named", out=tmp_path / "c")
 
 

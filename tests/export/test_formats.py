@@ -308,7 +308,7 @@ def test_items_of_another_form_are_refused(pictures, change):
     (folder / "labels.json").write_text(json.dumps({"items": [item]}))
     assert read_results(folder).labels == ("x",)
     (folder / "labels.json").write_text(json.dumps({"items": [{**item, **change}]}))
-    with pytest.raises(DataError, match=r"labels\.json is no result of remp"):
+    with pytest.raises(DataError, match=r"labels\.json is not a result of remp"):
         read_results(folder)
 
 
@@ -316,7 +316,7 @@ def test_items_of_another_form_are_refused(pictures, change):
     ("content", "message"),
     [
         ("[" * 100_000, r"labels\.json cannot be read as a result of remp"),
-        ('{"items": 3}', r"labels\.json is no result of remp"),
+        ('{"items": 3}', r"labels\.json is not a result of remp"),
         (
             '{"items": [{"file": "%s", "label": null, "probability": null, "status": "unknown"}]}' % ("a" * 3000),
             "not there",

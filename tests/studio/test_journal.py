@@ -86,7 +86,7 @@ def test_a_collection_that_grew_moved_and_lost_a_picture_is_the_same(folder):
 def test_a_file_that_is_no_journal_is_left_alone(folder, content):
     path = folder.with_name("photos.journal")
     path.write_bytes(content)
-    with pytest.raises(DataError, match="no journal of remp studio"):
+    with pytest.raises(DataError, match="not a journal of remp studio"):
         opened(folder)
     assert path.read_bytes() == content
 
@@ -124,7 +124,7 @@ def test_a_header_or_line_of_another_form_is_damage(folder):
     path = folder.with_name("photos.journal")
     header = b'{"journal":1,"witnesses":[1]}'
     path.write_bytes(b"%08x %b\n" % (zlib.crc32(header), header))
-    with pytest.raises(DataError, match="no journal of remp studio"):
+    with pytest.raises(DataError, match="not a journal of remp studio"):
         opened(folder)
     path.unlink()
     opened(folder)

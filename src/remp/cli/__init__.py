@@ -22,7 +22,7 @@ _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}  # settings 
 _SEVERAL = {"allow_extra_args": True}  # --n-shot 1 5: an option takes one value, the others come as extra ones
 
 app = typer.Typer(
-    help="Few-shot image classification: train, evaluate and look at what happens.",
+    help="Few-shot image classification: label pictures, train networks, evaluate and compare methods.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

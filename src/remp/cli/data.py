@@ -30,11 +30,9 @@ def prepare_set(
     source: Annotated[Path | None, typer.Option("--from", help="the raw archive or folder")] = None,
     download: Annotated[bool, typer.Option("--download", help="fetch it from its official address")] = False,
     size: Annotated[int | None, typer.Option(help="pixels per side; the data set's own by default")] = None,
-    rotations: Annotated[
-        bool, typer.Option("--rotations", help="omniglot: turned characters as extra classes")
-    ] = False,
+    rotations: Annotated[bool, typer.Option("--rotations", help="omniglot: add turned characters as classes")] = False,
     save_as: Annotated[str | None, typer.Option("--name", help="prepare it under this name")] = None,
-    seed: Annotated[int, typer.Option(help="folder: of the split of the classes")] = 0,
+    seed: Annotated[int, typer.Option(help="folder: seed of the split of the classes")] = 0,
     force: Annotated[bool, typer.Option("--force", help="prepare again what is prepared already")] = False,
 ) -> None:
     """Turn raw data into a prepared set."""

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from remp.cli.options import Distribution, SeveralShots, Shots, file_and_settings, make_protocol
+from remp.cli.options import (
+    Distribution,
+    EpisodeCount,
+    Queries,
+    Seed,
+    SeveralShots,
+    Shots,
+    Ways,
+    file_and_settings,
+    make_protocol,
+)
 from remp.errors import ConfigError, RempError
 from remp.system.files import numbered
 
@@ -19,19 +29,19 @@ if TYPE_CHECKING:
 def evaluate(
     context: typer.Context,
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint, the folder of a run, or a shipped model.")],
-    data: Annotated[str | None, typer.Option(help="A prepared data set; default the one trained on.")] = None,
-    split: Annotated[str, typer.Option(help="Whose classes.")] = "test",
-    n_way: int = 5,
+    data: Annotated[str | None, typer.Option(help="A prepared data set; default: the one trained on.")] = None,
+    split: Annotated[str, typer.Option(help="Which classes: train, val or test.")] = "test",
+    n_way: Ways = 5,
     n_shot: SeveralShots = ["1"],
-    n_query: int = 15,
-    n_episodes: int = 600,
-    seed: int = 0,
+    n_query: Queries = 15,
+    n_episodes: EpisodeCount = 600,
+    seed: Seed = 0,
     distribution: Distribution = "balanced",
     transform: Annotated[
-        str | None, typer.Option(help="Parts of mirror+zoom+power+l2+centre, all, or none; default the model's.")
+        str | None, typer.Option(help="Parts of mirror+zoom+power+l2+centre, all, or none; default: the model's.")
     ] = None,
-    episodes: Annotated[Path | None, typer.Option(help="A file of episodes instead of drawing them.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to save the result; default runs/evaluations/.")] = None,
+    episodes: Annotated[Path | None, typer.Option(help="Score the episodes of this file; draw none.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to save the result; default: runs/evaluations/.")] = None,
 ) -> None:
     """Score a trained method on episodes. Settings of the method can be changed: --layers 0 …"""
     from remp.datasets import open_data
@@ -63,12 +73,12 @@ def evaluate(
 def episodes(
     data: Annotated[str, typer.Argument(help="A prepared data set.")],
     out: Annotated[Path, typer.Argument(help="The file to write.")],
-    split: str = "test",
-    n_way: int = 5,
+    split: Annotated[str, typer.Option(help="Which classes: train, val or test.")] = "test",
+    n_way: Ways = 5,
     n_shot: Shots = "1",
-    n_query: int = 15,
-    n_episodes: int = 600,
-    seed: int = 0,
+    n_query: Queries = 15,
+    n_episodes: EpisodeCount = 600,
+    seed: Seed = 0,
     distribution: Distribution = "balanced",
 ) -> None:
     """Draw episodes and write them to a file, so that others can score the very same ones."""
@@ -88,24 +98,24 @@ def compare(
     features: Annotated[
         str, typer.Option(help="A checkpoint, the folder of a run, a shipped model, efficientnet-lite0 or timm:NAME.")
     ],
-    data: Annotated[str | None, typer.Option(help="A prepared data set; default the one trained on.")] = None,
-    split: Annotated[str, typer.Option(help="Whose classes.")] = "test",
+    data: Annotated[str | None, typer.Option(help="A prepared data set; default: the one trained on.")] = None,
+    split: Annotated[str, typer.Option(help="Which classes: train, val or test.")] = "test",
     methods: Annotated[str, typer.Option(help="Names joined by commas, or all that work on frozen features.")] = "all",
-    reference: Annotated[str, typer.Option(help="The method that differences are taken to.")] = "protonet",
-    n_way: int = 5,
+    reference: Annotated[str, typer.Option(help="The method that the others are compared with.")] = "protonet",
+    n_way: Ways = 5,
     n_shot: SeveralShots = ["1"],
-    n_query: int = 15,
-    n_episodes: int = 1000,
-    seed: int = 0,
+    n_query: Queries = 15,
+    n_episodes: EpisodeCount = 1000,
+    seed: Seed = 0,
     distribution: Distribution = "balanced",
     transform: Annotated[str, typer.Option(help="Parts of mirror+zoom+power+l2+centre, all, or none.")] = "none",
     side: Annotated[
         int | None, typer.Option(help="Pixels that images are scaled to for a pretrained backbone.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the files; default runs/comparisons/….")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the files; default: runs/comparisons/…")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a comparison in that folder.")] = False,
 ) -> None:
-    """Score classifiers on the same features and episodes; write table, numbers and picture."""
+    """Score classifiers on the same features and episodes; write a table, the numbers and a figure."""
     from remp.datasets import open_data, read_index
     from remp.evaluation.compare import chosen_methods, compare_features
     from remp.report.comparison import check_free, comparison_text, write_comparison
@@ -146,9 +156,7 @@ class _Source:
             name = trained.name.removesuffix(".safetensors")
             return cls(name, data or trained.config.data, partial(frozen_features, trained))
         if data is None:
-            raise ConfigError(
-                f"{features} was not trained on data of yours: give --data with the name of a prepared set"
-            )
+            raise ConfigError(f"{features} comes without a data set: give --data with the name of a prepared set")
         name = features.replace(":", "-").replace("/", "-")
         return cls(name, data, partial(pretrained_features, find_embedder(features, side=side)))
 
@@ -158,7 +166,7 @@ def audit(
     module: Annotated[
         Path | None, typer.Option(help="A Python file of your own that defines the method. It is run.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the made-up episodes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the made-up episodes.")] = 0,
 ) -> None:
     """Check a method for leaks: pass or fail for each property, with the numbers. Exit code 1 if any fails."""
     from remp.evaluation.audit import audit as run
@@ -189,4 +197,4 @@ def _subject(name: str, module: Path | None) -> Any:
     if name in shipped_models() or Path(name).exists():
         trained = load(name)
         return Subject(trained.method, trained.image_size)
-    raise ConfigError(f"{name!r} is no method and no checkpoint; {nearest(name, [*METHODS, *shipped_models()])}")
+    raise ConfigError(f"{name!r} is neither a method nor a checkpoint; {nearest(name, [*METHODS, *shipped_models()])}")

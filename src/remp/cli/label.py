@@ -39,12 +39,14 @@ def label(
     save: Annotated[
         Path | None, typer.Option(help="Folder for the labelling as a model, to label new pictures with --model.")
     ] = None,
-    reject: Annotated[float | None, typer.Option(help="Leave unlabelled what is less probable than this: 0.9.")] = None,
+    reject: Annotated[float | None, typer.Option(help="Give no label below this probability, e.g. 0.9.")] = None,
     unknown: Annotated[bool, typer.Option(help="Call what resembles no class unknown.")] = True,
-    n_next: Annotated[int, typer.Option("--next", help="How many to propose for labelling next.")] = 10,
+    n_next: Annotated[int, typer.Option("--next", help="How many items to propose for labelling next.")] = 10,
     copy: Annotated[bool, typer.Option("--copy", help="Also copy the pictures into a folder per class.")] = False,
     link: Annotated[bool, typer.Option("--link", help="Also link to the pictures from a folder per class.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results; default FOLDER-labelled beside it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; default: FOLDER-labelled beside it.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a result that is there.")] = False,
     engine: EngineName = "local",
     address: Address = None,
@@ -112,7 +114,7 @@ def studio(
     backbone: PictureBackbone = None,
     side: PictureSide = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for results; default FOLDER-labelled. The journal lies beside it.")
+        Path | None, typer.Option(help="Folder for results; default: FOLDER-labelled. The journal is beside it.")
     ] = None,
     port: Annotated[int, typer.Option(help="Port to listen at; by default a free one.")] = 0,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
@@ -121,7 +123,7 @@ def studio(
     ] = False,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
-    """Label pictures in the browser, from nothing to finished, on your own machine."""
+    """Label pictures in the browser, with or without labels to start from, on your own machine."""
     from remp.studio.run import StudioOptions, run_studio
     from remp.studio.sample import SIDE_FOR_NETWORK, write_sample
 
@@ -140,14 +142,14 @@ def embed(
     source: Annotated[
         str, typer.Argument(help="A folder of pictures, or Parquet with a column image or path; s3:// and gs:// too.")
     ],
-    out: Annotated[str, typer.Option(help="Folder for the dataset; that of a run that was stopped goes on.")],
+    out: Annotated[str, typer.Option(help="Folder for the dataset; give that of a stopped run to continue it.")],
     backbone: PictureBackbone = None,
     side: PictureSide = None,
-    block: Annotated[int, typer.Option(help="Pictures in a part.")] = 1024,
+    block: Annotated[int, typer.Option(help="Pictures per part.")] = 1024,
     engine: EngineName = "local",
     address: Address = None,
 ) -> None:
-    """Embed pictures into a Parquet dataset, part by part. Run again, it goes on where it stopped."""
+    """Embed pictures into a Parquet dataset, part by part. A second run goes on where the first stopped."""
     from remp.engine.embed import embed as run
     from remp.models import DEFAULT_EMBEDDER
 
@@ -165,7 +167,7 @@ def embed(
     if len(done.skipped) > _SKIPPED_SHOWN:
         print(f"… {len(done.skipped)} skipped in all; _skipped.csv in the folder names them")
     if done.problems:
-        print(f"{len(done.problems)} blocks could not be read, see above; run again, they are tried again")
+        print(f"{len(done.problems)} blocks could not be read, see above; run the same command to try again")
 
 
 def export(
@@ -173,13 +175,13 @@ def export(
         Path, typer.Argument(help="A folder that remp label or remp studio has written, or the journal of a studio.")
     ],
     to: Annotated[str, typer.Option("--to", help=f"The format: {_FORMATS}.")],
-    out: Annotated[Path | None, typer.Option(help="The new folder; default PICTURES-FORMAT.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The new folder; default: PICTURES-FORMAT.")] = None,
     pictures: Annotated[
-        Path | None, typer.Option(help="The folder that was labelled; default RESULTS without -labelled.")
+        Path | None, typer.Option(help="The folder that was labelled; default: RESULTS without -labelled.")
     ] = None,
     link: Annotated[bool, typer.Option("--link", help="Link to the pictures instead of copying them.")] = False,
     validation: Annotated[float, typer.Option(help="imagefolder: the share of each class in val/.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="imagefolder: of the draw which pictures are in val/.")] = 0,
+    seed: Annotated[int, typer.Option(help="imagefolder: seed of the draw of pictures for val/.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
 ) -> None:
     """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""

@@ -6,18 +6,22 @@ import typer
 
 from remp.errors import ConfigError
 
+Ways = Annotated[int, typer.Option(help="Classes per episode.")]
+Queries = Annotated[int, typer.Option(help="Images per class to be recognised.")]
+EpisodeCount = Annotated[int, typer.Option(help="How many episodes to draw.")]
+Seed = Annotated[int, typer.Option(help="The same seed draws the same episodes on every machine.")]
 Shots = Annotated[str, typer.Option(help="Labelled images per class; or one number per class: 1,1,2,5,5.")]
 SeveralShots = Annotated[
-    list[str], typer.Option(help="Labelled images per class; repeat it for several numbers; 1,1,2,5,5: one per class.")
+    list[str], typer.Option(help="Labelled images per class. Repeat it for several numbers. 1,1,2,5,5: one per class.")
 ]
-Distribution = Annotated[str, typer.Option(help="Classes of the queries: balanced, or dirichlet:A.")]
+Distribution = Annotated[str, typer.Option(help="How queries are spread over classes: balanced, or dirichlet:A.")]
 PictureBackbone = Annotated[
     str | None,
-    typer.Option(help="Makes the features: a checkpoint of ours, timm:NAME, or by default efficientnet-lite0."),
+    typer.Option(help="The network for features: efficientnet-lite0 (default), a checkpoint of remp or timm:NAME."),
 ]
 PictureSide = Annotated[int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")]
-EngineName = Annotated[str, typer.Option("--engine", help="Who computes: local (this process) or ray.")]
-Address = Annotated[str | None, typer.Option(help="The Ray cluster: auto, or HOST:6379; default one on this machine.")]
+EngineName = Annotated[str, typer.Option("--engine", help="Where to compute: local (this process) or ray.")]
+Address = Annotated[str | None, typer.Option(help="The Ray cluster: auto or HOST:6379; default: this machine.")]
 
 
 def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> Any:

@@ -9,10 +9,10 @@ from remp.errors import ConfigError
 
 
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(help="Items of the manifest, all, or check.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Tables and figures (see --list), all, or check.")] = None,
     list_items: Annotated[bool, typer.Option("--list", help="Show every item with its cost, and stop.")] = False,
-    scale: Annotated[float, typer.Option(help="Share of each training's length: 0.01 runs through everything.")] = 1.0,
-    seeds: Annotated[int | None, typer.Option(help="Trainings of each row; default what the item says.")] = None,
+    scale: Annotated[float, typer.Option(help="Share of each training's length; 0.01 is a quick trial.")] = 1.0,
+    seeds: Annotated[int | None, typer.Option(help="Trainings of each row; default: as in the manifest.")] = None,
     workers: Annotated[int, typer.Option(help="Trainings at the same time, one thread each.")] = 2,
     data: Annotated[str | None, typer.Option(help="A prepared data set in place of each item's own.")] = None,
     train: Annotated[bool, typer.Option(help="Train what is missing; otherwise those cells stay empty.")] = True,
@@ -21,7 +21,7 @@ def reproduce(
     ] = False,
     manifest: Annotated[Path, typer.Option(help="The list of trainings and rows.")] = Path("results/manifest.yaml"),
     runs: Annotated[Path, typer.Option(help="Folder of the trainings.")] = Path("runs/reproduce"),
-    out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; default results/.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; default: results/.")] = None,
 ) -> None:
     """Repeat tables and figures of the paper: train what is missing, score all rows on the same episodes."""
     from remp import reproduce as package
@@ -57,7 +57,7 @@ def _show(items: list[dict[str, object]]) -> None:
     table = Table(box=None, header_style="bold")
     for column, justify in (("item", "left"), ("what it shows", "left"), ("trainings", "right"), ("missing", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    table.add_column("cost of the missing, one core", justify="right")
+    table.add_column("time for the missing, one core", justify="right")
     for item in items:
         minutes = float(str(item["minutes"]))
         cost = "none" if not item["missing"] else f"{minutes / 60:.1f} h" if minutes else "not measured"

@@ -15,7 +15,7 @@ from remp.system.progress import is_first_process
 def train(
     context: typer.Context,
     config: Annotated[str | None, typer.Argument(help="A YAML file of settings.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run; default runs/DATA-METHOD-SHOT.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/DATA-METHOD-SHOT.")] = None,
     budget: Annotated[str | None, typer.Option(help="1h, 300s or 20000 (episodes) instead of the full length.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Folder of an interrupted run to continue.")] = None,
 ) -> None:

@@ -44,9 +44,9 @@ def prepare(
     download : bool
         Fetch the raw data from its official address.
     force : bool
-        Replace a set of that name, once the new one is whole.
+        Replace a set of that name, once the new one is complete.
     say : callable
-        Is told what was found.
+        Called with messages about what was found.
 
     Returns
     -------

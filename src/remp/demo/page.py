@@ -243,7 +243,7 @@ def _map(showcase: Showcase) -> Section:
         "Where the prototypes go",
         "The same episode as points: the features of its queries, in the colours of their true classes, on the two "
         "directions in which they vary most. Each prototype starts at the labelled image and moves to the middle of "
-        "the queries it attends to. The other directions are not to be seen here, so near may be far.",
+        "the queries it attends to. Other directions are not shown, so points that are close here may be far apart.",
         (
             Figure(
                 plots.episode_map(showcase), "Scatter plot: queries by class, an arrow for the way of each prototype."

@@ -146,7 +146,7 @@ def _task(folder: Place, labels: Path | None, found: _Found) -> LabellingTask:
     if labels is not None:
         if not found.has_ids and any(name.endswith(".parquet") for name, _ in skipped):
             raise DataError(
-                f"{skipped[0][0]} cannot be read, so that the numbers of the rows in {labels} do not fit: mend the "
+                f"{skipped[0][0]} cannot be read, so that the numbers of the rows in {labels} do not fit: repair the "
                 "part, or give the rows a column of names"
             )
         task = with_labels(found.names, labels, by_number=not found.has_ids)
@@ -157,7 +157,7 @@ def _task(folder: Place, labels: Path | None, found: _Found) -> LabellingTask:
         return make_task(found.names, given, folder=pictures, skipped=skipped)
     if found.about.get("kind") == "folder":
         return make_task(found.names, [class_of(name) for name in found.names], folder=pictures, skipped=skipped)
-    raise DataError(f"{folder} says nothing of labels: give --labels FILE.csv with the columns name and label")
+    raise DataError(f"{folder} has no labels: give --labels FILE.csv with the columns name and label")
 
 
 def _picture_folder(about: dict[str, Any]) -> Path | None:

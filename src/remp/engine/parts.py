@@ -138,7 +138,7 @@ class EmbeddingParts:
         except OSError as error:
             why = "no room is left" if error.errno == errno.ENOSPC else error.strerror or str(error).splitlines()[0]
             raise OutputError(
-                f"{self.folder / name} cannot be written: {why}. What is finished is kept: mend that, and the same "
+                f"{self.folder / name} cannot be written: {why}. What is finished is kept: fix that, and the same "
                 "command goes on from there"
             ) from error
 

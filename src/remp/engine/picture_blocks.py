@@ -131,7 +131,7 @@ def picture_bytes(content: bytes | Place) -> bytes:
     except FileNotFoundError as error:
         raise UnreadablePicture("not there (any more)") from error
     except OSError as error:
-        raise UnreadablePicture(f"not to be read ({str(error).splitlines()[0]})") from error
+        raise UnreadablePicture(f"cannot be read ({str(error).splitlines()[0]})") from error
 
 
 def _folder_names(folder: Place) -> tuple[list[str], list[tuple[str, str]]]:

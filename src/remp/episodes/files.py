@@ -60,7 +60,7 @@ def save_episodes(
 ) -> str:
     """Write episodes of image ids to a file, so that others can score the very same ones.
 
-    The file appears whole or not at all.
+    The file is written completely or not at all.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def _check_episodes(path: Path, episodes: Episodes, protocol: Protocol) -> None:
         episode, place = twice[0].tolist()
         raise EpisodeError(
             f"an image comes twice in one episode: number {int(ids[episode, place])} in episode {episode}. "
-            "Draw without putting back, as EpisodeSampler does"
+            "Draw without replacement, as EpisodeSampler does"
         )
 
 

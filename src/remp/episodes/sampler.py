@@ -27,7 +27,7 @@ class EpisodeSampler:
     position : int
         Number of the next episode.
     flags : str
-        How the options begin that its errors name: --n-way, --n-shot, --n-query.
+        How the options that error messages name begin: --n-way, --n-shot, --n-query.
 
     Examples
     --------

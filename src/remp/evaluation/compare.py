@@ -127,7 +127,7 @@ def compare(
     methods : str or list of str
         Names of methods, or "all" that work on frozen features.
     reference : str
-        The method that differences are taken to; it is scored whether named or not.
+        The method that the others are compared with; it is always scored.
     n_way : int, optional
         Classes of an episode; default 5, or all if there are fewer.
     n_shot : int or list of int
@@ -155,7 +155,7 @@ def compare(
     """
     chosen = FeatureTransform.parse(transform)
     if chosen.mirror or chosen.zoom:
-        raise ConfigError(f"transform is {transform!r}, but embeddings are no images: leave mirror and zoom out")
+        raise ConfigError(f"transform is {transform!r}, but embeddings are not images: leave mirror and zoom out")
     images = _labelled_rows(X, y)
     values = chosen.features(torch.from_numpy(np.ascontiguousarray(images.images, dtype=np.float32)))
     features = FrozenFeatures(images, values, None, chosen, "own embeddings", "none", images.fingerprint)

@@ -172,8 +172,8 @@ def _score_image_episodes(
 def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
     if logits.isnan().any():  # which argmax would take for the first class
         raise RempError(
-            "the scores of an episode are no numbers (NaN): the weights, the features or a setting of the method is so "
-            "large that the arithmetic overflows. Take another checkpoint or setting"
+            "the scores of an episode are not numbers (NaN): the weights, the features or a setting of the method "
+            "is so large that the arithmetic overflows. Take another checkpoint or setting"
         )
     return (logits.argmax(-1).cpu() == episodes.known_query_labels.cpu()).double().mean(1).numpy()
 

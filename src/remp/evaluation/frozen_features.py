@@ -101,8 +101,8 @@ def check_unseen(embedder: Embedder, images: ImageSet) -> None:
     if images.name in _FROM_IMAGENET or any(_IMAGENET_CLASS.fullmatch(name) for name in images.class_names):
         raise ConfigError(
             f"{images.name!r} is cut from ImageNet and {embedder.name} was trained on {embedder.trained_on}: classes "
-            "and images of every split were seen with their labels, so that no accuracy would be one of few shots. "
-            "Take other data, as cifar-fs, or --features with a checkpoint that was trained on the training classes"
+            "and images of every split were seen with their labels, so this would not be a few-shot accuracy. "
+            "Take other data, such as cifar-fs, or --features with a checkpoint trained on the training classes"
         )
 
 

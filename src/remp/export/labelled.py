@@ -149,7 +149,7 @@ def _read_items(file: Path) -> list[dict[str, Any]]:
         raise DataError(f"{file} cannot be read as a result of remp: {reason(error)}") from error
     if not isinstance(items, list) or not all(_is_item(item) for item in items):
         raise DataError(
-            f"{file} is no result of remp: needed items with file, label, probability and status; label again"
+            f"{file} is not a result of remp: needed items with file, label, probability and status; label again"
         )
     inside = [item for item in items if not Path(item["file"]).is_absolute() and ".." not in Path(item["file"]).parts]
     if len(inside) < len(items):

@@ -53,7 +53,7 @@ class LabelOptions:
     reject : float, optional
         Leave items below this probability without a label.
     unknown : bool
-        Leave items without a label that resemble no class.
+        Leave items that resemble no class without a label.
     n_next : int
         How many items to propose for labelling.
     class_folders : {"copy", "link"}, optional
@@ -170,7 +170,7 @@ def _estimate(
     if not len(unlabelled):
         return None, ""
     if len(task.class_names) == 1:
-        return None, "there is one class only: examples of what is not in it would tell how well it is recognised"
+        return None, "there is only one class: examples of something else would show how well it is recognised"
     strange = int((status[unlabelled] == STATUSES.index("unknown")).sum())
     if strange > _UNLIKE * len(unlabelled):
         return None, (

@@ -42,8 +42,8 @@ class Method(nn.Module):
     uses_maps : bool
         Features are the backbone's maps (channels, height, width) rather than vectors.
     base_mean : Tensor or None
-        (dim,) mean feature of the training classes, set by whoever knows it. A method that centres on it does without
-        where it is None.
+        (dim,) mean feature of the training classes; `compare` sets it where it is known. A method that centres on it
+        does not centre if it is None.
 
     Examples
     --------

@@ -67,7 +67,7 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         if self.parts.mirror or self.parts.zoom:
-            raise ConfigError(f"transform is {self.transform!r}, but rows are no images: leave mirror and zoom out")
+            raise ConfigError(f"transform is {self.transform!r}, but rows are not images: leave mirror and zoom out")
         if self.layers < 0:
             raise ConfigError(f"layers is {self.layers}; needed 0 (logistic regression alone) or more")
 

@@ -86,7 +86,7 @@ def read_labelling(path: Path) -> Learned:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         facts = json.loads((file.metadata() or {})["remp"])
     if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
-        raise CheckpointError(f"{path} is no model of remp: {_AGAIN}")
+        raise CheckpointError(f"{path} is not a model of remp: {_AGAIN}")
     return _Reader(path, tensors, facts).labelling()
 
 

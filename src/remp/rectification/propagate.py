@@ -34,7 +34,7 @@ class Propagation(Rectification):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.parts.mirror or self.parts.zoom:
-            raise ConfigError(f"transform is {self.transform!r}, but rows are no images: leave mirror and zoom out")
+            raise ConfigError(f"transform is {self.transform!r}, but rows are not images: leave mirror and zoom out")
 
     @property
     def parts(self) -> FeatureTransform:

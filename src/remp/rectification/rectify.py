@@ -42,8 +42,8 @@ def rectify(
 ) -> Rectified:
     """Refine the class prototypes of each episode with its unlabelled queries.
 
-    Differentiable in everything, and finite for all finite input: what the layers would carry beyond the range of its
-    dtype ends at the end of that range, the best logit still best.
+    Differentiable in all inputs, and finite for all finite input: numbers that would leave the range of the dtype are
+    limited to that range, and the best logit stays the best.
 
     Parameters
     ----------

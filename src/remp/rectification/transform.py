@@ -141,6 +141,6 @@ def _to_unit(items: Tensor) -> None:
 def _refuse(chunk: Tensor, first: int) -> None:
     bad = (~chunk.isfinite()).any(-1).nonzero()[:, 0]
     raise DataError(
-        f"row {first + int(bad[0])} holds a number that is not finite in float32: mend it or leave it out "
+        f"row {first + int(bad[0])} holds a number that is not finite in float32: correct it or leave it out "
         f"({len(bad)} such in rows {first} … {first + len(chunk) - 1})"
     )

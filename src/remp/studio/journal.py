@@ -54,7 +54,7 @@ class Journal:
             )
         witnesses = self._header.get("witnesses", {})
         if not isinstance(witnesses, dict):
-            raise DataError(f"{self.path} is no journal of remp studio: give another --out, or move it away")
+            raise DataError(f"{self.path} is not a journal of remp studio: give another --out, or move it away")
         fitting = [name for name, witness in witnesses.items() if _witness(folder / name) == witness]
         if witnesses and len(fitting) < _FITTING * len(witnesses):
             raise DataError(
@@ -106,7 +106,7 @@ class Journal:
             else:
                 self.entries.append(entry)
         if content and self._header is None:
-            raise DataError(f"{self.path} is no journal of remp studio: give another --out, or move it away")
+            raise DataError(f"{self.path} is not a journal of remp studio: give another --out, or move it away")
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -28,7 +28,8 @@ def train(
     Parameters
     ----------
     config : mapping, str, Path or RunConfig
-        Settings, as a flat mapping or the path of a YAML file. Unknown names are refused with the nearest known one.
+        Settings, as a flat mapping or the path of a YAML file. The error for an unknown name
+        suggests the nearest known one.
     method : class, optional
         A subclass of `Method` of your own, in place of the one that the settings name. Its keyword settings are
         settings of the run, too.

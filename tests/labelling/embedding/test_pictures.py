@@ -101,7 +101,7 @@ def test_an_enormous_file_is_not_read(tmp_path):
 def test_a_file_that_may_not_be_read_has_a_reason(tmp_path):
     path = file(tmp_path, encoded(landscape()))
     path.chmod(0)
-    assert read_picture(path, 16).reason == "not to be read (Permission denied)"
+    assert read_picture(path, 16).reason == "cannot be read (Permission denied)"
 
 
 def test_an_error_of_the_disk_has_a_reason(tmp_path, monkeypatch):
@@ -111,7 +111,7 @@ def test_an_error_of_the_disk_has_a_reason(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", broken)
-    assert read_picture(path, 16).reason == "not to be read (Permission denied)"
+    assert read_picture(path, 16).reason == "cannot be read (Permission denied)"
 
 
 def test_a_picture_that_is_known_is_not_decoded(tmp_path):

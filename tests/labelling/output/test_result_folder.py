@@ -84,7 +84,7 @@ def lose_the_manifest(folder):
         (correct_a_label, "'labels.csv' in it was changed"),
         (add_an_empty_folder, "the folder 'classes/new' in it is not of remp"),
         (move_a_picture, "'moved.jpg' in it is not of remp"),
-        (lose_the_manifest, "it is no result of remp label"),
+        (lose_the_manifest, "it is not a result of remp label"),
     ],
 )
 def test_a_result_the_user_has_worked_on_is_never_replaced(tmp_path, change, message):
@@ -106,7 +106,7 @@ def test_a_file_or_a_link_is_never_replaced(tmp_path, kind):
         (tmp_path / "r").write_text("mine")
     else:
         (tmp_path / "r").symlink_to("other")
-    with pytest.raises(ConfigError, match="is not replaced: it is no folder"):
+    with pytest.raises(ConfigError, match="is not replaced: it is not a folder"):
         ResultFolder(tmp_path / "r", overwrite=True).check()
     assert ResultFolder(tmp_path / "r", numbered=True).write(fill).name == "r-2"
 
@@ -116,7 +116,7 @@ def test_a_result_with_a_damaged_manifest_is_never_replaced(tmp_path, content):
     folder = ResultFolder(tmp_path / "out").write(fill)
     (manifest,) = folder.glob(".*.json")
     manifest.write_text(content)
-    with pytest.raises(ConfigError, match="is not replaced: it is no result of remp label"):
+    with pytest.raises(ConfigError, match="is not replaced: it is not a result of remp label"):
         ResultFolder(tmp_path / "out", overwrite=True).write(fill_anew)
 
 

@@ -43,10 +43,10 @@ def test_reasons_are_for_people():
     names = [("cat", "dog")] * 4 + [("cow", None)]
     advice = advise(np.arange(5) + 10, features, np.array([0.0, 0.9, 0.9, 0.8, 0.2]), features[:0], names, 5)
     reasons = {one.item: one.reason for one in advice}
-    assert reasons[11] == "probably cat; nearer to 3 others than any label so far"
-    assert reasons[13] == "probably cat; nearer to 1 other than any label so far"
-    assert reasons[10] == "between cat and dog; it stands for itself"
-    assert reasons[14] == "probably cow; it stands for itself"
+    assert reasons[11] == "probably cat; nearer to 3 others than any labelled item"
+    assert reasons[13] == "probably cat; nearer to 1 other than any labelled item"
+    assert reasons[10] == "between cat and dog; it represents only itself"
+    assert reasons[14] == "probably cow; it represents only itself"
 
 
 def test_there_is_as_much_advice_as_there_are_items():

@@ -122,12 +122,12 @@ def test_what_is_no_table_of_numbers_is_an_error(tmp_path, values, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ("a\nb\n", "has 2 lines for 5 rows; needed a label a line"),
+        ("a\nb\n", "has 2 lines for 5 rows; needed one label per line"),
         ("row,label\n1,a\n5,b\n", "line 3: there is no row '5'; rows are 0 … 4"),
         ("row,label\nx,a\n", "there is no row 'x'"),
         ("row,label\n1,a\n1,b\n", "gives '1' two labels: 'a' in line 2 and 'b' in line 3"),
         ("rwo,label\n1,a\n", "no column 'row' .*did you mean 'rwo'"),
-        (None, "says nothing of labels: give --labels"),
+        (None, "has no labels: give --labels"),
     ],
 )
 def test_labels_that_do_not_fit_are_an_error(array, labels, message):
@@ -202,7 +202,7 @@ def test_labels_beside_a_parquet_file_go_by_its_ids(tmp_path):
     [
         ({"a": [[1.0]], "b": [[1.0]]}, "x\n", "has the columns a, b; needed one of lists named 'embedding'"),
         ({"a": ["text"]}, "x\n", "has the columns a; needed one"),
-        ({"embedding": [[1.0]]}, None, "says nothing of labels"),
+        ({"embedding": [[1.0]]}, None, "has no labels"),
         ({"id": ["x", "x"], "a": [1.0, 2.0]}, "id,label\nx,cat\n", "rows 0 and 1 have the same id 'x'"),
     ],
 )

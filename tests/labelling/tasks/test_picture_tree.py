@@ -116,7 +116,7 @@ def test_a_name_that_is_not_utf8_is_found(tmp_path):
 @pytest.mark.parametrize("path", ["nothing", "a.jpg"])
 def test_what_is_no_folder_is_an_error(tmp_path, path):
     fill(tmp_path, "a.jpg")
-    with pytest.raises(DataError, match=f"{path}' is no folder"):
+    with pytest.raises(DataError, match=f"{path}' is not a folder"):
         find_pictures(tmp_path / path)
 
 

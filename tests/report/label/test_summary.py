@@ -57,4 +57,4 @@ def test_nothing_in_a_name_reaches_the_terminal_as_a_command():
 def test_speed_is_that_of_the_images_that_were_done():
     stages = {"hash": Stage(200, 0.1), "network": Stage(100, 4.0), "decode": Stage()}
     assert stages_line(stages) == "Images per second: hash 2,000, network 25"
-    assert stages_line({"network": Stage()}) == "All embeddings were there before."
+    assert stages_line({"network": Stage()}) == "All embeddings were made before."

@@ -68,7 +68,7 @@ def read_file(path: Path) -> bytes:
     except FileNotFoundError as error:
         raise UnreadablePicture("not there (any more)") from error
     except (OSError, ValueError) as error:
-        raise UnreadablePicture(f"not to be read ({getattr(error, 'strerror', None) or error})") from error
+        raise UnreadablePicture(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
 
 
 def picture_hash(pixels: np.ndarray) -> int:

@@ -100,7 +100,7 @@ def _one_line_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         where = f" ({os.fsdecode(error.filename)!r})" if error.filename else ""
         raise OutputError(
-            f"{path} cannot be written: {error.strerror or error}{where}. Nothing was left there; mend that or give "
+            f"{path} cannot be written: {error.strerror or error}{where}. Nothing was left there; fix that or give "
             "another --out. The same command starts from the embeddings made so far"
         ) from error
 
@@ -114,10 +114,10 @@ def write_manifest(folder: Path) -> None:
 def foreign_file(folder: Path) -> str:
     """What in the folder is not ours, in words; empty if all is."""
     if folder.is_symlink() or not folder.is_dir():
-        return "it is no folder"
+        return "it is not a folder"
     files = _read_manifest(folder)
     if files is None:
-        return "it is no result of remp label"
+        return "it is not a result of remp label"
     own_folders = {parent.as_posix() for name in files for parent in Path(name).parents}
     for name, is_folder in _walk(folder):
         if is_folder and name not in own_folders:

@@ -38,7 +38,7 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask
     if labels is not None:
         return with_labels(names, labels, by_number=ids is None), rows
     if given is None:
-        raise DataError(f"{embeddings} says nothing of labels: give --labels FILE.csv with the columns row and label")
+        raise DataError(f"{embeddings} has no labels: give --labels FILE.csv with the columns row and label")
     return make_task(names, given), rows
 
 
@@ -68,7 +68,7 @@ def _array_rows(path: Path) -> ArrayRows:
 def _open_array(path: Path) -> np.ndarray:
     """The array in a file, mapped rather than read, so that it may be larger than memory. Nothing in it is run."""
     if path.suffix.casefold() not in EMBEDDING_SUFFIXES:
-        raise DataError(f"{str(path)!r} is no file of embeddings; needed one that ends in .npy, .npz or .parquet")
+        raise DataError(f"{str(path)!r} is not a file of embeddings; needed one that ends in .npy, .npz or .parquet")
     with border(f"{str(path)!r} cannot be read as an array of numbers", _AGAIN):
         content = np.load(path, mmap_mode="r", allow_pickle=False)
     return content if isinstance(content, np.ndarray) else _only_array(content, path)
@@ -125,8 +125,8 @@ def _label_a_line(lines: list[list[str]], n: int, file: Path) -> list[str | None
         labels = labels[1:]
     if len(labels) != n:
         raise DataError(
-            f"{file} has {len(labels)} lines for {n} rows; needed a label a line (an empty line: unlabelled), or the "
-            "columns row and label for some of the rows"
+            f"{file} has {len(labels)} lines for {n} rows; needed one label per line (an empty line: unlabelled), or "
+            "the columns row and label for some of the rows"
         )
     for number, label in enumerate(labels):
         check_encoding(label, file, number + 1 + len(lines) - n)

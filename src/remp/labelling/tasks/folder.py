@@ -53,7 +53,7 @@ def find_pictures(folder: Path) -> PictureTree:
     """Look through a folder and all below it, links too. Each folder is entered once, by its own name rather than by a
     link to it, so that links in a circle end. Hidden files and what systems leave behind do not count."""
     if not folder.is_dir():
-        raise DataError(f"{str(folder)!r} is no folder: give one with pictures, or --embeddings for a file")
+        raise DataError(f"{str(folder)!r} is not a folder: give one with pictures, or --embeddings for a file")
     tree, own, links = PictureTree(), deque([""]), deque[str]()
     entered: set[tuple[int, int]] = set()
     while own or links:

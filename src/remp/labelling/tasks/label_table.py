@@ -119,7 +119,7 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
         for cells in reader:
             lines.append((reader.line_num, cells or _BLANK))
             if len(lines) > most:
-                raise DataError(f"{path} has more than {most} lines of next to nothing: it is no file of labels")
+                raise DataError(f"{path} has more than {most} nearly empty lines: it is not a file of labels")
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num} is not CSV: {error}") from error
     return lines
@@ -153,7 +153,7 @@ def _read_text(path: Path) -> str:
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path} is in UTF-16; needed UTF-8. Save it as CSV UTF-8")
     if b"\0" in content:
-        raise DataError(f"{path} is no CSV file in UTF-8: it has zero bytes. Save it as CSV UTF-8")
+        raise DataError(f"{path} is not a CSV file in UTF-8: it has zero bytes. Save it as CSV UTF-8")
     return content.decode("utf-8-sig", errors="surrogateescape")
 
 

@@ -75,12 +75,12 @@ def read_label_studio(path: Path) -> list[LabelRow]:
     except OSError as error:
         raise DataError(f"the labels {str(path)!r} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is no JSON: {error}. Needed an export of Label Studio, or a CSV file") from error
+        raise DataError(f"{path} is not JSON: {error}. Needed an export of Label Studio, or a CSV file") from error
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
-        raise DataError(f"{path} is no export of Label Studio: needed a list of tasks")
+        raise DataError(f"{path} is not an export of Label Studio: needed a list of tasks")
     rows = [LabelRow(number + 1, _file(task), _choice(task)) for number, task in enumerate(tasks)]
     if tasks and not any(row.key for row in rows):
-        raise DataError(f"{path} is no export of Label Studio: no task has data with an image")
+        raise DataError(f"{path} is not an export of Label Studio: no task has data with an image")
     return [row for row in rows if row.key]
 
 

@@ -50,7 +50,7 @@ def _counts(labelling: Labelling) -> Iterator[str]:
             others = f" and {number - 1:,} more" if number > 1 else ""
             yield f"           {visible(first)}{others}: {visible(reason)}"
     if len(task.class_names) == 1:
-        yield f"There is one class only, {visible(task.class_names[0])}: all that resembles it gets its label."
+        yield f"There is only one class, {visible(task.class_names[0])}: all that resembles it gets its label."
 
 
 def _estimate(labelling: Labelling) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
             f"{estimate.low:.0%} to {estimate.high:.0%} of the unlabelled ({visible(estimate.basis)})"
         )
     if labelling.left_out:
-        yield "Rectification was left out, because the labels that were hidden say that it hurts here."
+        yield "Rectification was left out, because hidden labels were predicted better without it."
 
 
 def _rejection(labelling: Labelling) -> Iterator[str]:
@@ -134,4 +134,4 @@ def _times(labelling: Labelling) -> Iterator[str]:
 def stages_line(stages: Mapping[str, Stage]) -> str:
     """How fast each part of embedding was: the images it did, not those that were done before."""
     parts = [f"{name} {stage.rate:,.0f}" for name, stage in stages.items() if stage.images]
-    return f"Images per second: {', '.join(parts)}" if parts else "All embeddings were there before."
+    return f"Images per second: {', '.join(parts)}" if parts else "All embeddings were made before."

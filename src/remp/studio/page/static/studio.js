@@ -31,7 +31,7 @@ const KEYS = [
   ["Select", [["Shift", "+", "arrows"], "select while moving"], [["Ctrl", "+", "A"], "select all"], [["Shift", "+", "Space"], "one in or out of a group"], [["Esc"], "select nothing"]],
   ["Label", [["1", "…", "9"], "class with that key"], [["a letter"], "type the name of a class"], [["F2"], "empty name field"], [["Enter"], "accept the prediction"],
     [["Shift", "+", "Enter"], "accept all above"], [["Backspace"], "take the label away"], [["u"], "mark unknown"]],
-  ["Mend", [["Ctrl", "+", "Z"], "undo"], [["Ctrl", "+", "Y"], "redo"], [["Enter"], "mend a finding"], [["x"], "dismiss a finding"]],
+  ["Correct", [["Ctrl", "+", "Z"], "undo"], [["Ctrl", "+", "Y"], "redo"], [["Enter"], "fix a finding"], [["x"], "dismiss a finding"]],
 ];
 // As in classes.py: told apart on white and on black.
 const PALETTE = ["#2f7fd1", "#e08a00", "#0f9d76", "#d0518f", "#d9541e", "#7a5cd6", "#8a8f00", "#17a3b8", "#b5392f", "#4d9a2a",
@@ -330,10 +330,10 @@ function showClasses(have) {
 const hasKeys = matchMedia("(hover: hover)").matches, isNarrow = matchMedia("(max-width: 720px)");
 const WORDS = {
   groups: "Pictures that look alike. Give each group a name; several may get the same one.",
-  next: "What teaches most, and a few at random. Name what is wrong, accept the rest.",
+  next: "Pictures whose labels help most, and a few at random. Name what is wrong, accept the rest.",
   unsure: "Between two classes, the closest calls first.",
   unknown: "What resembles none of the classes, or was marked so.",
-  findings: `What to look at before trusting the labels.${hasKeys ? " Enter mends, x dismisses." : ""}`,
+  findings: `What to look at before trusting the labels.${hasKeys ? " Enter fixes, x dismisses." : ""}`,
   map: "Pictures that look alike lie near each other. Draw around some to select them.",
   all: "Every picture of the collection.",
 };
@@ -429,7 +429,7 @@ function emptyWords() {
     if (!embedding.is_done) return ["next", "Reading the pictures", "What to label next is chosen when some are read."];
     return predicted < version ? ["next", "Choosing…", ""] : ["check", "Nothing left to propose", "Every picture has a label, or resembles no class: see Unknown and Findings, then export."];
   }
-  if (ui.view === "unknown") return ["check", "Every picture resembles one of the classes", "What is of none of them you mark with u."];
+  if (ui.view === "unknown") return ["check", "Every picture resembles one of the classes", "Press u to mark a picture that is of none of them."];
   if (ui.view === "unsure") return ["check", "Nothing to be unsure about", "Every picture has a label or is marked unknown."];
   if (ui.view === "class") return ["tag", "No picture of this class", "Name some, and others like them are found."];
   return ["all", "Nothing here", ""];
@@ -812,7 +812,7 @@ function paintMap() {
   if (ui.view !== "map") return;
   $("empty").hidden = Boolean(model.place);
   $("map-legend").hidden = !model.place || !model.classes.size;
-  if (!model.place) { sayEmpty("map", "No map yet", "It is drawn when all pictures are read."); return; }
+  if (!model.place) { sayEmpty("map", "No map yet", "The map is drawn when all pictures are read."); return; }
   const size = mapSize(), canvas = $("plane"), pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
   const ink = style.getPropertyValue("--ink"), quiet = style.getPropertyValue("--faint"), accent = style.getPropertyValue("--accent"), paper = style.getPropertyValue("--paper");
   pen.setTransform(size.ratio, 0, 0, size.ratio, 0, 0);
