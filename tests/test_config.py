@@ -58,6 +58,15 @@ def test_another_method_or_backbone_over_a_complete_file_leaves_out_the_settings
     assert config.episodes == load_config(CONFIGS[0]).episodes
 
 
+def test_a_file_that_names_no_method_has_settings_of_the_one_it_is_used_with(tmp_path):
+    """ReMP, the default, has an alpha, too."""
+    (tmp_path / "tpn.yaml").write_text("data: toy\nalpha: 0.5\nneighbours: 7\n")
+    settings = load_config(tmp_path / "tpn.yaml", {"method": "tpn"}).method_settings
+    assert (settings["alpha"], settings["neighbours"]) == (0.5, 7)
+    with pytest.raises(ConfigError, match="unknown setting 'alpha'"):
+        load_config(tmp_path / "tpn.yaml", {"method": "protonet"})
+
+
 def test_a_setting_of_another_method_is_unknown():
     with pytest.raises(ConfigError, match="unknown setting 'layers'"):
         make_config({"data": "toy", "method": "protonet", "layers": 3})

@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 import remp
+from remp.config import make_config
 from remp.errors import ConfigError, EpisodeError
 from remp.methods import METHODS
 
@@ -47,6 +48,8 @@ def test_a_method_that_changes_its_network_from_task_to_task_predicts_too(train_
     model = remp.load(train_tiny("maml", method="maml", episodes=2, milestones=[]))
     found = model.predict(test_images.images[:4], [0, 0, 1, 1], test_images.images[4:8])
     assert found.probabilities.shape == (4, 2)
+    with pytest.raises(ConfigError, match="MAML changes its features from task to task: give transform="):
+        model.predict(test_images.images[:4], [0, 0, 1, 1], test_images.images[4:8], transform="l2")
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,9 @@ def test_a_class_of_ones_own_trains_resumes_and_loads_without_a_table(
     assert isinstance(model.method, Mine)
     assert model.method.sharpness == 0.2
     assert remp.resume(tmp_path / "run", method=Mine, **sets) == path
+    of_another_method = make_config(tiny(alpha=0.3))
+    changed = remp.train(of_another_method, method=Mine, out=tmp_path / "changed", **sets)
+    assert remp.load(changed, method=Mine).config.method_settings == {"sharpness": 0.1}
     monkeypatch.setattr("remp.methods._OWN", {})
     monkeypatch.setattr("remp.config.KNOWN", METHODS)
     with pytest.raises(ConfigError, match=r"a class of your own: pass it as method="):

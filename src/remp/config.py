@@ -168,19 +168,23 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     if not isinstance(settings, dict):
         raise ConfigError(f"{path} holds {type(settings).__name__}; needed lines of 'name: value'")
     overrides = overrides or {}
-    tables: dict[str, Mapping[str, type]] = {"method": KNOWN, "backbone": BACKBONES}
-    for kind, table in tables.items():
-        before = settings.get(kind, RunConfig.model_fields[kind].default)
-        if isinstance(before, str) and before in table and overrides.get(kind, before) != before:
-            # The file's settings of the one that is replaced mean nothing to the other, even under the same name.
-            settings = {
-                name: v for name, v in settings.items() if name not in settings_model(table[before]).model_fields
-            }
     try:
-        return make_config({**settings, **overrides})
+        return make_config(replaced(settings, overrides))
     except ConfigError as error:
         also = " and the command line" if overrides else ""
         raise ConfigError(f"{error} (settings of {path}{also})") from error
+
+
+def replaced(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat settings with changes. With another method or backbone than they name, the settings of that one are left
+    out: they mean nothing to the other, even under the same name."""
+    kept = dict(settings)
+    tables: dict[str, Mapping[str, type]] = {"method": KNOWN, "backbone": BACKBONES}
+    for kind, table in tables.items():
+        before = settings.get(kind)
+        if isinstance(before, str) and before in table and changes.get(kind, before) != before:
+            kept = {name: v for name, v in kept.items() if name not in settings_model(table[before]).model_fields}
+    return {**kept, **changes}
 
 
 @cache

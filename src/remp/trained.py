@@ -13,11 +13,11 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from remp.backbones import BACKBONES, Backbone
-from remp.backbones.embedding import Normalisation, embed_images
+from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_images
 from remp.config import RunConfig
 from remp.datasets.decode import scale
 from remp.episodes import Episodes
-from remp.errors import EpisodeError
+from remp.errors import ConfigError, EpisodeError
 from remp.methods import KNOWN
 from remp.methods.base import Method, device_of, evaluation_mode
 from remp.rectification.transform import FeatureTransform
@@ -109,6 +109,11 @@ class Trained:
         together = np.concatenate([labelled, asked])
         prepare = partial(self.normalisation.of, device=device_of(method))
         is_plain = type(method).score is Method.score  # otherwise it takes images
+        if not is_plain and chosen != NO_TRANSFORM:
+            raise ConfigError(
+                f"transform is {str(chosen)!r}, but {type(method).__name__} changes its features from task to task: "
+                'give transform="none"'
+            )
         with evaluation_mode(method), torch.inference_mode():
             if is_plain:
                 items = embed_images(method.embed, prepare, together, batch=_BATCH, transform=chosen)

@@ -95,6 +95,14 @@ def test_an_episode_file_gives_the_same_numbers_as_its_seed(run, tmp_path):
     assert first["episode_hash"] in printed
 
 
+def test_an_episode_file_takes_no_other_settings_of_episodes(run, capsys, monkeypatch):
+    call("episodes", "toy", "five.episodes", "--n-way", 3, "--n-query", 4, "--n-episodes", 5)
+    asked = ("evaluate", run, "--episodes", "five.episodes", "--n-shot", 5, "--n-episodes", 9)
+    code, message = fails(capsys, monkeypatch, *asked)
+    assert code == 1
+    assert "--episodes five.episodes says which episodes to score: leave out --n-shot, --n-episodes" in message
+
+
 def test_resume_continues_and_takes_nothing_else(run, capsys, monkeypatch):
     assert "best on validation classes" in call("train", "--resume", run)
     code, message = fails(capsys, monkeypatch, "train", "--resume", run, "--alpha", "1")

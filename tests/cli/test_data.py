@@ -50,3 +50,15 @@ def test_info_never_overwrites_a_file_of_the_user(prepared: str, tmp_path: Path)
     assert (tmp_path / "mine.png").read_text() == "mine"
     assert "examples.png" in run("info", "birds")
     assert "examples.png" in run("info", "birds")
+
+
+def test_a_set_that_is_drawn_needs_no_preparation_to_be_looked_at() -> None:
+    assert "images 32 x 32 x 1" in run("info", "glyphs")
+
+
+@pytest.mark.parametrize(
+    "option", [("--size", 20), ("--from", "photos"), ("--download",), ("--rotations",), ("--seed", 1)]
+)
+def test_a_set_that_is_drawn_takes_no_options(option: tuple[object, ...]) -> None:
+    with pytest.raises(DataError, match="glyphs is drawn, always alike: leave out"):
+        run("prepare", "glyphs", *option)

@@ -211,6 +211,20 @@ def test_a_run_that_diverges_is_marked_and_stops_nothing(run, quick):
     assert json.loads((folder / "curve" / "results.json").read_text())["cells"][0]["status"] == "done"
 
 
+def test_what_starts_from_a_run_that_diverged_before_is_not_waited_for(run, book, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "first.log").write_text("the loss (global nan) is not finite at episode 3")
+    run("table")
+    cells = json.loads((tmp_path / "results" / "table" / "results.json").read_text())["cells"]
+    assert {cell["status"] for cell in cells} == {"diverged", "not run"}
+
+
+@pytest.mark.parametrize("numbers", [{"workers": 0}, {"seeds": 0}, {"seeds": -1}])
+def test_no_workers_or_seeds_are_refused(run, numbers):
+    with pytest.raises(ConfigError, match="needed 1 or more of each"):
+        run("table", **numbers)
+
+
 def test_a_scaled_run_never_touches_the_published_results(run, quick, tmp_path):
     folder = run("table", scale=0.5, seeds=2)
     assert folder == tmp_path / "runs" / "results-x0.5"

@@ -172,6 +172,21 @@ def test_the_first_episodes_can_have_smaller_images(tiny, train_images):
     assert set(method.loss(episodes[0])) == {"global", "local"}
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_takes_a_step_or_says_that_it_cannot_be_trained(name, train_tiny, tmp_path):
+    if METHODS[name].trainable:
+        train_tiny(method=name, episodes=1, milestones=[], learning_rate=1e-3, validation_episodes=2)
+    else:
+        with pytest.raises(ConfigError, match=f"'{name}' classifies ready-made features.*train another one"):
+            train_tiny(method=name)
+        assert not (tmp_path / "run").exists()
+
+
+def test_settings_of_first_episodes_of_which_there_are_none_are_refused(train_tiny):
+    with pytest.raises(ConfigError, match=r"got first_way: 4, first_side: 20, but first_share is 0"):
+        train_tiny(first_way=4, first_side=20)
+
+
 def test_first_images_that_are_too_small_for_the_backbone_are_refused(train_tiny, tmp_path):
     with pytest.raises(ConfigError, match="first_side is 8; needed more, up to the 16 pixels"):
         train_tiny(first_share=0.5, first_side=8)

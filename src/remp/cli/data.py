@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from remp.datasets import DATASETS, ReadOptions, prepare, read_index
+from remp.datasets import DATASETS, ReadOptions, make_ready, prepare, read_index
 from remp.datasets.base import list_prepared, prepared_folder
 from remp.datasets.contact_sheet import write_contact_sheet
 
@@ -47,6 +47,7 @@ def show_info(
     sheet: Annotated[Path | None, typer.Option(help="where to write examples as PNG")] = None,
 ) -> None:
     """Classes, images, split and fingerprint of a prepared set, with a sheet of examples."""
+    make_ready(name)
     index = read_index(name)
     typer.echo(f"{name}: {index['source']}; images {' x '.join(str(n) for n in index['image_size'])}")
     for split, entry in index["splits"].items():

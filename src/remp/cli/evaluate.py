@@ -58,6 +58,11 @@ def evaluate(
         (make_protocol(n_way, shots, n_query, distribution), None, seed) for shots in n_shot
     ]
     if episodes:
+        drawn_by = ("n_way", "n_shot", "n_query", "n_episodes", "seed", "distribution")
+        sources = {name: context.get_parameter_source(name) for name in drawn_by}
+        if given := [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise ConfigError(f"--episodes {episodes} says which episodes to score: leave out {flags}")
         saved_episodes = load_episodes(episodes, images)
         tasks = [(saved_episodes.protocol, saved_episodes.episodes, saved_episodes.seed)]
     for protocol, drawn, drawn_from in tasks:

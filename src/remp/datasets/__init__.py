@@ -7,7 +7,7 @@ from remp.datasets.raw import ReadOptions
 from remp.datasets.registry import DATASETS
 from remp.errors import DataError
 
-__all__ = ["DATASETS", "ImageSet", "ReadOptions", "open_data", "open_prepared", "prepare", "read_index"]
+__all__ = ["DATASETS", "ImageSet", "ReadOptions", "make_ready", "open_data", "open_prepared", "prepare", "read_index"]
 
 
 def open_data(name: str, split: str) -> ImageSet:
@@ -37,13 +37,18 @@ def open_data(name: str, split: str) -> ImageSet:
     >>> images.images.shape, images.n_classes, images.class_names[0]
     ((1984, 32, 32, 1), 31, 'georgian letter an')
     """
+    make_ready(name)
+    return open_prepared(name, split)
+
+
+def make_ready(name: str) -> None:
+    """Draw a set that needs no raw data, on first use. Raises DataError for others that are not prepared."""
     dataset = DATASETS.get(name)
     if dataset and dataset.draw and not prepared_folder(name).exists():
         # Two processes may get here at once and draw the same images: the last one to finish stays.
         dataset.draw(name, True)
     elif not prepared_folder(name).exists():
         raise DataError(f"data set {name!r} is not prepared: {_how_to_prepare(name)}")
-    return open_prepared(name, split)
 
 
 def _how_to_prepare(name: str) -> str:

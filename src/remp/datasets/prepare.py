@@ -78,6 +78,8 @@ def prepare(
         raise DataError(f"no data set is called {name!r}; {nearest(name, DATASETS)}")
     dataset = DATASETS[name]
     if dataset.read is None:
+        if source is not None or download or options != ReadOptions():
+            raise DataError(f"{name} is drawn, always alike: leave out --from, --download, --size, --rotations, --seed")
         return _draw(dataset, _check_name(save_as or name), force)
     target = _check_name(save_as or name)
     check_not_prepared(target, overwrite=force)

@@ -39,6 +39,8 @@ class Method(nn.Module):
         The classes of the queries are taken to be equally frequent.
     frozen : bool
         Works on any ready-made features, without training.
+    trainable : bool
+        Its answers can be differentiated, so that a backbone can be trained by them.
     uses_maps : bool
         Features are the backbone's maps (channels, height, width) rather than vectors.
     base_mean : Tensor or None
@@ -57,6 +59,7 @@ class Method(nn.Module):
     transductive: ClassVar[bool] = False
     assumes_balance: ClassVar[bool] = False
     frozen: ClassVar[bool] = False  # works on any ready-made features, without training
+    trainable: ClassVar[bool] = True  # its answers have gradients
     uses_maps: ClassVar[bool] = False  # features are the backbone's maps (channels, h, w) rather than vectors
 
     def __init__(

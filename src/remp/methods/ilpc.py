@@ -41,6 +41,7 @@ class ILPC(Method):
     transductive: ClassVar[bool] = True
     assumes_balance: ClassVar[bool] = True
     frozen: ClassVar[bool] = True
+    trainable: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -37,6 +37,7 @@ class ProtoLP(Method):
     transductive: ClassVar[bool] = True
     assumes_balance: ClassVar[bool] = True
     frozen: ClassVar[bool] = True
+    trainable: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ class LogisticRegression(Method):
     """
 
     frozen: ClassVar[bool] = True
+    trainable: ClassVar[bool] = False
 
     def __init__(self, *args: Any, cost: float = 1.0, normalise: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -51,6 +52,7 @@ class NearestNeighbours(Method):
     """
 
     frozen: ClassVar[bool] = True
+    trainable: ClassVar[bool] = False
 
     def __init__(self, *args: Any, neighbours: int = 5, normalise: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -102,6 +102,7 @@ class TIMGD(Method):
     transductive: ClassVar[bool] = True
     assumes_balance: ClassVar[bool] = True
     frozen: ClassVar[bool] = True
+    trainable: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -225,6 +226,7 @@ class AlphaTIM(Method):
 
     transductive: ClassVar[bool] = True
     frozen: ClassVar[bool] = True
+    trainable: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -45,6 +45,8 @@ def reproduce(
     """
     from remp.reproduce.figures import draw  # needs matplotlib
 
+    if workers < 1 or (seeds is not None and seeds < 1):
+        raise ConfigError(f"got --workers {workers}, --seeds {seeds}; needed 1 or more of each")
     book = read_manifest(Path(manifest))
     chosen = _chosen(book, names)
     runs = Path(runs)

@@ -118,9 +118,11 @@ def train_missing(runs: Sequence[Run], workers: int, say: Callable[[str], None])
     say: gets a line when a run starts or ends, and now and then one with the time left.
     """
     waiting = list({run.name: run for one in runs for run in _chain(one) if run.checkpoint is None}.values())
-    waiting = [run for run in waiting if not run.diverged]
+    diverged = {run.name for run in waiting if run.diverged}
+    waiting = [run for run in waiting if run.name not in diverged]
     running: dict[str, tuple[Run, subprocess.Popen[bytes], float, int]] = {}
     failed: set[str] = set()
+    left_out = set(diverged)  # with what starts from them
     told = time.monotonic()
     try:
         while waiting or running:
@@ -129,10 +131,12 @@ def train_missing(runs: Sequence[Run], workers: int, say: Callable[[str], None])
                     del running[name]
                     if process.returncode or run.checkpoint is None:
                         failed.add(name)
+                        left_out.add(name)
                         say(f"{name}: failed, see {run.log}")
                     else:
                         say(f"{name}: done after {(time.monotonic() - started) / 60:.0f} min")
-            waiting = [run for run in waiting if not (run.after and run.after.name in failed)]
+            left_out |= {run.name for run in waiting if run.after and run.after.name in left_out}
+            waiting = [run for run in waiting if run.name not in left_out]
             for run in list(waiting):
                 if len(running) < workers and (run.after is None or run.after.checkpoint is not None):
                     waiting.remove(run)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from remp.config import RunConfig, load_config, make_config
+from remp.config import RunConfig, load_config, make_config, replaced
 from remp.datasets import ImageSet, open_data
+from remp.errors import ConfigError
 from remp.methods import Method, make_known
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
@@ -60,6 +61,7 @@ def train(
     'best.safetensors'
     """
     settings = _as_config(config, method)
+    _check_first_share(settings)
     train_set = train_set or open_data(settings.data, "train")
     validation_set = validation_set or open_data(settings.data, "val")
     folder = RunFolder(Path(out or f"runs/{settings.data}-{settings.method}-{settings.n_shot}shot"))
@@ -135,7 +137,18 @@ def _as_config(config: RunConfig | Mapping[str, Any] | str | Path, method: type[
     if isinstance(config, RunConfig) and not changes:
         return config
     given = config.flat() if isinstance(config, RunConfig) else config
-    return make_config({**given, **changes})
+    return make_config(replaced(given, changes))
+
+
+def _check_first_share(config: RunConfig) -> None:
+    """Not when settings are made: checkpoints may hold such, and can be loaded."""
+    names = ("first_way", "first_shot", "first_query", "first_side")
+    given = [f"{name}: {getattr(config, name)}" for name in names if getattr(config, name) is not None]
+    if given and not config.first_share:
+        raise ConfigError(
+            f"got {', '.join(given)}, but first_share is 0, so that there are no such first episodes: set first_share, "
+            "e.g. to 0.2, or leave the others out"
+        )
 
 
 def _seconds_per_episode(

@@ -22,6 +22,7 @@ from remp.episodes import Episodes
 from remp.errors import ConfigError, EpisodeError, Interrupted, TrainingError
 from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_episodes
 from remp.evaluation.side_by_side import WithoutLayers, has_layers
+from remp.methods import KNOWN
 from remp.methods.base import backbone_of
 from remp.models import find_checkpoint
 from remp.rectification.transform import FeatureTransform
@@ -76,6 +77,11 @@ class Trainer:
         self.normalisation = Normalisation(train_set.mean, train_set.std)
         self.episodes = TrainingEpisodes(config, train_set, self.normalisation, processes.device)
         self.validation_episodes = _validation_episodes(config, validation_set)
+        if not KNOWN[config.method].trainable:
+            raise ConfigError(
+                f"method {config.method!r} classifies ready-made features and cannot be trained: train another one, "
+                f"e.g. protonet, then: remp compare --features RUN --methods {config.method}"
+            )
         self.method = build_method(config, train_set.image_size, train_set.n_classes)
         if config.first_side is not None and config.first_share:
             _check_first_side(backbone_of(self.method), config.first_side, train_set)
