@@ -210,12 +210,27 @@ def test_embeddings_of_ones_own_are_compared_on_episodes_of_their_classes():
     [
         (np.zeros((3, 2)), [0, 1], {}, "needed numbers"),
         (np.full((4, 2), np.nan), [0, 0, 1, 1], {}, "NaN"),
+        (np.full((4, 2), 1e39), [0, 0, 1, 1], {}, "beyond float32"),
         (np.zeros((4, 2)), [0, 0, 1, 1], {"transform": "mirror"}, "no images"),
     ],
 )
 def test_rows_that_cannot_be_compared_are_told(X, y, more, message):
     with pytest.raises(ConfigError, match=message):
         compare(X, y, **more)
+
+
+@pytest.mark.parametrize("missing", [-1, None, np.nan, ""], ids=str)
+def test_rows_without_a_class_are_left_out_of_a_comparison(missing):
+    random = np.random.default_rng(0)
+    truth = np.arange(48) % 3
+    X = 3 * random.normal(size=(3, 6))[truth] + random.normal(size=(48, 6))
+    settings = {"methods": ["remp"], "n_shot": np.int64(2), "n_query": 3, "n_episodes": 5}
+    more, nobody = random.normal(size=(30, 6)), [missing] * 30
+    found = compare(np.concatenate([more, X]), [*nobody, *truth.tolist()], **settings)
+    alone = compare(X, truth, **settings)
+    assert [table.protocol.n_way for table in found.tables] == [3]
+    np.testing.assert_array_equal(found["remp", 2].accuracies, alone["remp", 2].accuracies)
+    assert found["remp", 2].episode_hash == alone["remp", 2].episode_hash
 
 
 def with_names(comparison: Comparison, name: str) -> Comparison:

@@ -123,7 +123,7 @@ def compare(
     X : array
         (n, dim) embeddings.
     y : array
-        (n,) classes, names or numbers.
+        (n,) classes, names or numbers. Rows without one (-1, None, NaN or "") are left out.
     methods : str or list of str
         Names of methods, or "all" that work on frozen features.
     reference : str
@@ -160,7 +160,7 @@ def compare(
     values = chosen.features(torch.from_numpy(np.ascontiguousarray(images.images, dtype=np.float32)))
     features = FrozenFeatures(images, values, None, chosen, "own embeddings", "none", images.fingerprint)
     ways = min(5, images.n_classes) if n_way is None else n_way
-    shots = [n_shot] if isinstance(n_shot, int) else list(n_shot)
+    shots = np.atleast_1d(n_shot).tolist()
     return compare_features(
         features,
         [Protocol(ways, shot, n_query) for shot in shots],
@@ -173,19 +173,20 @@ def compare(
 
 def _labelled_rows(X: Any, y: Any) -> ImageSet:
     """Embeddings and classes as a set that episodes can be drawn from, sorted by class."""
-    rows, classes = np.asarray(X), np.asarray(y)
-    if rows.ndim != 2 or rows.dtype.kind not in "fiub" or len(rows) != len(classes) or not len(rows):
+    from remp.estimator.label_codes import UNLABELLED, encoded  # with scikit-learn, which takes a while
+
+    rows = np.asarray(X)
+    if rows.ndim != 2 or rows.dtype.kind not in "fiub" or len(rows) != len(y) or not len(rows):
         raise ConfigError(
-            f"got X of {rows.dtype} {rows.shape} and y of {classes.shape}; needed numbers (n, dim) and n classes"
+            f"got X of {rows.dtype} {rows.shape} and y of {np.shape(y)}; needed numbers (n, dim) and n classes"
         )
-    if not np.isfinite(rows).all():
-        raise ConfigError("X holds NaN or infinity: leave those rows out")
-    names, codes = np.unique(classes, return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    fingerprint = hashlib.sha256(np.ascontiguousarray(rows[order]).tobytes() + codes[order].tobytes()).hexdigest()
-    return ImageSet(
-        "own embeddings", "all", rows[order], codes[order].astype(np.int64), tuple(map(str, names)), fingerprint, (), ()
-    )
+    names, codes = encoded(y)
+    order = np.argsort(codes, kind="stable")[np.count_nonzero(codes == UNLABELLED) :]
+    rows, codes = rows[order], codes[order]
+    if not np.isfinite(rows).all() or np.abs(rows).max() > np.finfo(np.float32).max:
+        raise ConfigError("X holds NaN, infinity or numbers beyond float32: leave those rows out, or scale them down")
+    fingerprint = hashlib.sha256(np.ascontiguousarray(rows).tobytes() + codes.tobytes()).hexdigest()
+    return ImageSet("own embeddings", "all", rows, codes, tuple(map(str, names)), fingerprint, (), ())
 
 
 def compare_features(
