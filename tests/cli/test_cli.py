@@ -65,7 +65,7 @@ def test_train_takes_settings_from_the_file_and_from_flags(prepared, tiny, tmp_p
     saved = yaml.safe_load((folder / "config.yaml").read_text())
     assert {"alpha": 0.7, "n_way": 4, "episodes": 6, "flip": False, "milestones": [3, 4]}.items() <= saved.items()
     assert (folder / "config.yaml").read_text() in printed
-    assert "best on validation classes: runs/toy-remp-1shot/best.safetensors" in printed
+    assert "weights to use: runs/toy-remp-1shot/best.safetensors" in printed
 
 
 def test_evaluate_prints_the_card_and_saves_every_accuracy(run, tmp_path):
@@ -104,7 +104,7 @@ def test_an_episode_file_takes_no_other_settings_of_episodes(run, capsys, monkey
 
 
 def test_resume_continues_and_takes_nothing_else(run, capsys, monkeypatch):
-    assert "best on validation classes" in call("train", "--resume", run)
+    assert "weights to use" in call("train", "--resume", run)
     code, message = fails(capsys, monkeypatch, "train", "--resume", run, "--alpha", "1")
     assert (code, message.count("\n")) == (1, 1)
     assert "give nothing else with it" in message

@@ -211,7 +211,8 @@ def test_embeddings_of_ones_own_are_compared_on_episodes_of_their_classes():
         (np.zeros((3, 2)), [0, 1], {}, "needed numbers"),
         (np.full((4, 2), np.nan), [0, 0, 1, 1], {}, "NaN"),
         (np.full((4, 2), 1e39), [0, 0, 1, 1], {}, "beyond float32"),
-        (np.zeros((4, 2)), [0, 0, 1, 1], {"transform": "mirror"}, "no images"),
+        (np.zeros((4, 2)), [0, 0, 1, 1], {"transform": "mirror"}, "not images"),
+        (np.zeros((4, 2)), [0, 0, 1, 1], {"n_shot": []}, "n_shot is empty"),
     ],
 )
 def test_rows_that_cannot_be_compared_are_told(X, y, more, message):

@@ -325,7 +325,7 @@ def test_everything_of_the_manifest_runs_through_on_glyphs(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    folder = tmp_path / "runs" / "results-x0.001"
+    folder = tmp_path / "runs" / "results-x0.001-glyphs"
     for name in read_manifest(ROOT / "results" / "manifest.yaml").items:
         statuses = {cell["status"] for cell in json.loads((folder / name / "results.json").read_text())["cells"]}
         assert statuses <= {"done"}, (name, statuses)

@@ -44,7 +44,7 @@ def test_two_processes_give_the_weights_of_one(prepared, tiny, tmp_path):
     two, printed = check_two_equal_one(settings, 2, tmp_path)
     log = [json.loads(line) for line in (two / "log.jsonl").read_text().splitlines()]
     assert [entry["event"] for entry in log] == ["started", "validation", "validation", "without rectification"]
-    assert printed.count("data: toy") == printed.count("best on validation classes") == 1
+    assert printed.count("data: toy") == printed.count("weights to use") == 1
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def train(
         settings = load_config(Path(file), overrides) if file else make_config(overrides)
         best = training.train(settings, out=out, budget=budget)
     if is_first_process():
-        print(f"best on validation classes: {best}\nevaluate it with: remp evaluate {best} --data NAME")
+        print(f"weights to use: {best}\nevaluate them with: remp evaluate {best} --data NAME")
 
 
 class TrainCommand(TyperCommand):

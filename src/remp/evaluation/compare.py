@@ -161,6 +161,8 @@ def compare(
     features = FrozenFeatures(images, values, None, chosen, "own embeddings", "none", images.fingerprint)
     ways = min(5, images.n_classes) if n_way is None else n_way
     shots = np.atleast_1d(n_shot).tolist()
+    if not shots:
+        raise ConfigError("n_shot is empty; needed one number of labelled rows per class or more, e.g. [1, 5]")
     return compare_features(
         features,
         [Protocol(ways, shot, n_query) for shot in shots],

@@ -51,7 +51,8 @@ def reproduce(
     chosen = _chosen(book, names)
     runs = Path(runs)
     changed = scale != 1 or data is not None
-    folder = Path(out) if out else runs / f"results-x{scale:g}" if changed else book.root / "results"
+    apart = runs / ("results" + ("" if scale == 1 else f"-x{scale:g}") + (f"-{data}" if data else ""))
+    folder = Path(out) if out else apart if changed else book.root / "results"
     plans = {name: _plan(book, book.items[name], seeds, runs=runs, scale=scale, data=data) for name in chosen}
     if train:
         everything = [run for plan in plans.values() for many in plan.values() for run in many]

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from remp.propagation.held_out import sample_of
+
 SEED = 20210620
 MOST_SHOWN = 12  # pictures of a group that are shown and named together
 # They are spread over this share of the group, from its middle outwards. The most typical alone would make a bad start:
@@ -30,10 +32,7 @@ def find_groups(values: np.ndarray, items: np.ndarray) -> list[Group]:
     from sklearn.cluster import MiniBatchKMeans
 
     n_groups = min(max(_FEWEST, round(np.sqrt(len(values) / 2))), _MOST, len(values))
-    random = np.random.default_rng(SEED)
-    chosen: np.ndarray = np.arange(len(values))
-    if len(values) > _SAMPLE:
-        chosen = np.sort(random.choice(len(values), _SAMPLE, replace=False))
+    chosen = sample_of(np.arange(len(values)), _SAMPLE)
     centre = values[chosen].mean(0)
     model = MiniBatchKMeans(n_groups, n_init=3, batch_size=1024, random_state=SEED)
     means = model.fit(_centred(values[chosen], centre)).cluster_centers_

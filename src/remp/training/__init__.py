@@ -24,7 +24,7 @@ def train(
     validation_set: ImageSet | None = None,
     print_settings: bool = True,
 ) -> Path:
-    """Train a method and keep the weights that are best on validation classes.
+    """Train a method and keep the weights that are best on validation classes (or the last ones, if `keep` says so).
 
     Parameters
     ----------
