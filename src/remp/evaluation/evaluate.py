@@ -34,6 +34,7 @@ def evaluate(
     seed: int | None = None,
     transform: str | None = None,
     episodes: Episodes | None = None,
+    features: Tensor | None = None,
 ) -> Result:
     """Accuracy of a trained method on few-shot episodes.
 
@@ -53,6 +54,8 @@ def evaluate(
         Parts of "mirror+zoom+power+l2+centre", or "none". Default: the transform in the checkpoint's settings.
     episodes : Episodes, optional
         Episodes of image ids to score instead of drawing some, for example from `load_episodes`.
+    features : Tensor, optional
+        (n, …) of all images, if `embed` has made them before with the same backbone and transform.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def evaluate(
     elif episodes.n_way != protocol.n_way:
         raise EpisodeError(f"the episodes are {episodes.n_way}-way, the protocol {protocol.n_way}-way: make them agree")
     return Result(
-        accuracies=accuracies(trained.method, images, trained.normalisation, episodes, chosen),
+        accuracies=accuracies(trained.method, images, trained.normalisation, episodes, chosen, features),
         protocol=protocol,
         seed=seed,
         episode_hash=episode_hash(episodes, images.fingerprint),
@@ -112,8 +115,9 @@ def accuracies(
     normalisation: Normalisation,
     episodes: Episodes,
     transform: FeatureTransform = NO_TRANSFORM,
+    features: Tensor | None = None,
 ) -> np.ndarray:
-    """Accuracy of each episode of image ids -> (E,)."""
+    """Accuracy of each episode of image ids -> (E,). features: (n, …) of all images, if they are known."""
     if type(method).score is not Method.score:  # the features of an image depend on its task: nothing to embed once
         if transform != NO_TRANSFORM:
             raise ConfigError(
@@ -121,7 +125,9 @@ def accuracies(
                 "set --transform none"
             )
         return _score_image_episodes(method, episodes, images.images, normalisation)
-    return score_episodes(method, episodes, embed(method, images.images, normalisation, transform), transform)
+    if features is None:
+        features = embed(method, images.images, normalisation, transform)
+    return score_episodes(method, episodes, features, transform)
 
 
 def embed(

@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
 from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
 from remp.errors import RempError
 from remp.evaluation.compare import compare_features
-from remp.evaluation.evaluate import evaluate
+from remp.evaluation.evaluate import embed, evaluate
 from remp.evaluation.frozen_features import FrozenFeatures, frozen_features
 from remp.evaluation.result import Result
 from remp.evaluation.statistics import mean_interval
+from remp.methods.base import Method
 from remp.models import load
+from remp.rectification.transform import FeatureTransform
 from remp.reproduce.manifest import Axis, Item, Row
 from remp.reproduce.trainings import Run
+from remp.trained import Trained
 
 # Episodes of the beginning whose mean `remp reproduce check` compares with.
 CHECKED = 100
@@ -159,12 +163,33 @@ def _result(
     assert run.checkpoint is not None
     if row.method is None:
         trained = load(run.checkpoint, **settings)
-        return evaluate(trained, images, protocol, n_episodes=n_episodes, seed=seed, transform=row.transform)
-    features = _features(run.checkpoint, images, row.transform)
+        features = _embedded(trained, images, row.transform)
+        return evaluate(
+            trained, images, protocol, n_episodes=n_episodes, seed=seed, transform=row.transform, features=features
+        )
+    frozen = _features(run.checkpoint, images, row.transform)
     compared = compare_features(
-        features, [protocol], methods=[row.method], reference=row.method, n_episodes=n_episodes, seed=seed
+        frozen, [protocol], methods=[row.method], reference=row.method, n_episodes=n_episodes, seed=seed
     )
     return compared.tables[0].entries[0].result
+
+
+_EMBEDDED: dict[tuple[str, str, str], Tensor] = {}
+_MOST_EMBEDDED = 2  # with the feature transform and without
+
+
+def _embedded(trained: Trained, images: ImageSet, transform: str) -> Tensor | None:
+    """Features of a split, the last ones of which are kept: rows of one network differ in what comes after. None for
+    methods that embed in a way of their own, which their settings may change."""
+    if type(trained.method).embed is not Method.embed or type(trained.method).score is not Method.score:
+        return None
+    key = (trained.hash, images.fingerprint, transform)
+    if key not in _EMBEDDED:
+        while len(_EMBEDDED) >= _MOST_EMBEDDED:
+            del _EMBEDDED[next(iter(_EMBEDDED))]
+        parts = FeatureTransform.parse(transform)
+        _EMBEDDED[key] = embed(trained.method, images.images, trained.normalisation, parts)
+    return _EMBEDDED[key]
 
 
 _CACHE: dict[tuple[str, str, str], FrozenFeatures] = {}
