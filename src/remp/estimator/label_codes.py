@@ -38,9 +38,8 @@ def _column(y: Any) -> np.ndarray:
 
     values = y.to_numpy() if hasattr(y, "to_numpy") else y
     labels = np.asarray(values)
-    if labels.dtype.kind in "US" and not hasattr(
-        values, "dtype"
-    ):  # a list, of which NumPy makes strings: -1 and NaN too
+    if labels.dtype.kind in "US" and not hasattr(values, "dtype"):
+        # NumPy makes strings of everything in a list with one string in it, of -1 and NaN too
         as_given = np.asarray(values, dtype=object)
         labels = labels if all(isinstance(label, str) for label in as_given.flat) else as_given
     if labels.dtype.kind not in "biufUSOT":

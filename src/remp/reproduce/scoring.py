@@ -185,8 +185,8 @@ def _embedded(trained: Trained, images: ImageSet, transform: str) -> Tensor | No
         return None
     key = (trained.hash, images.fingerprint, transform)
     if key not in _EMBEDDED:
-        while len(_EMBEDDED) >= _MOST_EMBEDDED:
-            del _EMBEDDED[next(iter(_EMBEDDED))]
+        if len(_EMBEDDED) == _MOST_EMBEDDED:
+            del _EMBEDDED[next(iter(_EMBEDDED))]  # the oldest
         parts = FeatureTransform.parse(transform)
         _EMBEDDED[key] = embed(trained.method, images.images, trained.normalisation, parts)
     return _EMBEDDED[key]
