@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,6 @@ from remp.models import load
 from remp.rectification.transform import FeatureTransform
 from remp.reproduce.manifest import Axis, Item, Row
 from remp.reproduce.trainings import Run
-from remp.trained import Trained
 
 # Episodes of the beginning whose mean `remp reproduce check` compares with.
 CHECKED = 100
@@ -161,48 +161,37 @@ def _result(
     run: Run, row: Row, settings: dict[str, Any], images: ImageSet, protocol: Protocol, n_episodes: int, seed: int
 ) -> Result:
     assert run.checkpoint is not None
+    kept = run.checkpoint, load(run.checkpoint).hash, images.name, row.transform
     if row.method is None:
         trained = load(run.checkpoint, **settings)
-        features = _embedded(trained, images, row.transform)
+        method = type(trained.method)
+        # A method that embeds in a way of its own may do so by its settings.
+        is_plain = method.embed is Method.embed and method.score is Method.score
+        features = _embedded(*kept) if is_plain else None
         return evaluate(
             trained, images, protocol, n_episodes=n_episodes, seed=seed, transform=row.transform, features=features
         )
-    frozen = _features(run.checkpoint, images, row.transform)
+    frozen = _frozen(*kept)
     compared = compare_features(
         frozen, [protocol], methods=[row.method], reference=row.method, n_episodes=n_episodes, seed=seed
     )
     return compared.tables[0].entries[0].result
 
 
-_EMBEDDED: dict[tuple[str, str, str], Tensor] = {}
-_MOST_EMBEDDED = 2  # with the feature transform and without
+@lru_cache(maxsize=2)  # with the feature transform and without: rows of one network differ in what comes after
+def _embedded(checkpoint: Path, digest: str, data: str, transform: str) -> Tensor:
+    """Features of the test images. digest: the hash of the weights, which may change under the same name."""
+    trained, images = load(checkpoint), open_data(data, "test")
+    assert trained.hash == digest
+    return embed(trained.method, images.images, trained.normalisation, FeatureTransform.parse(transform))
 
 
-def _embedded(trained: Trained, images: ImageSet, transform: str) -> Tensor | None:
-    """Features of a split, the last ones of which are kept: rows of one network differ in what comes after. None for
-    methods that embed in a way of their own, which their settings may change."""
-    if type(trained.method).embed is not Method.embed or type(trained.method).score is not Method.score:
-        return None
-    key = (trained.hash, images.fingerprint, transform)
-    if key not in _EMBEDDED:
-        if len(_EMBEDDED) == _MOST_EMBEDDED:
-            del _EMBEDDED[next(iter(_EMBEDDED))]  # the oldest
-        parts = FeatureTransform.parse(transform)
-        _EMBEDDED[key] = embed(trained.method, images.images, trained.normalisation, parts)
-    return _EMBEDDED[key]
-
-
-_CACHE: dict[tuple[str, str, str], FrozenFeatures] = {}
-
-
-def _features(checkpoint: Path, images: ImageSet, transform: str) -> FrozenFeatures:
-    """Features of a split by a checkpoint; the last ones are kept, since many classifiers are scored on them."""
-    key = (str(checkpoint), images.fingerprint, transform)
-    if key not in _CACHE:
-        _CACHE.clear()
-        training = open_data(images.name, "train")
-        _CACHE[key] = frozen_features(load(checkpoint), images, training_images=training, transform=transform)
-    return _CACHE[key]
+@lru_cache(maxsize=1)  # many classifiers are scored on the same features
+def _frozen(checkpoint: Path, digest: str, data: str, transform: str) -> FrozenFeatures:
+    """The same with the mean of the training images."""
+    trained, training = load(checkpoint), open_data(data, "train")
+    assert trained.hash == digest
+    return frozen_features(trained, open_data(data, "test"), training_images=training, transform=transform)
 
 
 def _about(item: Item, cell: Cell, runs: list[Run], n_episodes: int) -> dict[str, Any]:
