@@ -9,6 +9,9 @@ from contextlib import contextmanager, suppress
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _BYTES = 512 * 2**20
+# Free memory at the end of the heap beyond which glibc gives it back: the most that fits, since a training step on
+# large images frees more than 1 GiB, and would fault it in again in the next step.
+_MOST_KEPT = 2**31 - 1
 _BYTES_OLD = 32 * 2**20  # the most that glibc before 2.35 takes as a threshold of mmap
 
 
@@ -21,7 +24,7 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     reuses = any(mallopt(_M_MMAP_THRESHOLD, size) for size in (_BYTES, _BYTES_OLD))
-    return reuses and bool(mallopt(_M_TRIM_THRESHOLD, _BYTES))
+    return reuses and bool(mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT))
 
 
 def hand_back_freed_memory() -> None:
