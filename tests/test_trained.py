@@ -120,3 +120,29 @@ def test_a_checkpoint_that_names_a_module_never_imports_it(tmp_path, train_tiny,
 def test_only_a_subclass_of_method_is_taken():
     with pytest.raises(ConfigError, match=r"needed a subclass of remp\.Method"):
         remp.load("cifar-fs-convnet64-1shot", method="protonet")
+
+
+def test_pictures_are_read_as_those_of_files_are(model, test_images):
+    """Turned by EXIF, white where transparent, greys of 16 bits scaled to 8."""
+    from remp.trained import as_images
+
+    side = model.image_size[0]
+    ramp = np.tile(np.linspace(0, 65535, side).astype(np.uint16), (side, 1))
+    deep = as_images([Image.fromarray(ramp)], model.image_size)[0, 0, :, 0]
+    np.testing.assert_allclose(deep, np.linspace(0, 255, side), atol=1)
+    clear = Image.new("RGBA", (side, side), (0, 0, 0, 0))
+    assert (as_images([clear], model.image_size) == 255).all()
+    turned = Image.fromarray(test_images.images[0])
+    turned.getexif()[0x0112] = 3  # upside down
+    np.testing.assert_array_equal(as_images([turned], model.image_size)[0], test_images.images[0][::-1, ::-1])
+
+
+def test_one_picture_is_not_taken_for_many(model, test_images):
+    pictures = test_images.images
+    for one in (pictures[4], Image.fromarray(pictures[4])):
+        with pytest.raises(EpisodeError, match="needed several pictures"):
+            model.predict(pictures[:4], [0, 0, 1, 1], one)
+    with pytest.raises(EpisodeError, match="with 1, 3 or 4 channels"):
+        model.predict(pictures[:4], [0, 0, 1, 1], pictures[4:6].transpose(0, 3, 1, 2))
+    with pytest.raises(EpisodeError, match="a label is None"):
+        model.predict(pictures[:4], [0, 0, 1, None], pictures[4:6])

@@ -28,7 +28,10 @@ FORMAT = 1
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> str:
     """Write tensors and `info` (JSON) so that `path` is either the old file or the whole new one; return its hash."""
     header = {"remp": json.dumps({"format": FORMAT, "version": __version__, **info})}
-    content = to_bytes({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, header)
+    kept = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    owners = {t.data_ptr(): name for name, t in reversed(kept.items())}
+    kept = {name: t if owners[t.data_ptr()] == name else t.clone() for name, t in kept.items()}  # tied weights
+    content = to_bytes(kept, header)
     write_atomically(path, content)
     return hashlib.sha256(content).hexdigest()
 
@@ -140,9 +143,10 @@ _NEEDED = "needed a .safetensors file written by remp train"
 _AGAIN = "Take another checkpoint, or train again"
 # What blank weights may take while they are made, before those of the file take their place.
 _TIMES_THE_WEIGHTS, _FREE_BYTES = 4, 2**25
-# Other kinds that a file may hold (complex, of 8 bits) are no weights of remp, and PyTorch cannot reckon with all.
+# Other kinds that a file may hold (complex, floats of 8 bits) are no weights of remp; PyTorch cannot reckon with all.
 _NUMBERS = {
-    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.uint8, torch.bool,
 }  # fmt: skip
 _LARGEST_SIDE, _MOST_CLASSES = 4096, 10**6
 

@@ -137,6 +137,9 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     backbone = _entry(BACKBONES, "backbone", settings.get("backbone", RunConfig.model_fields["backbone"].default))
     method_model, backbone_model = settings_model(method), settings_model(backbone)
     own = {name for name in RunConfig.model_fields if not name.endswith("_settings")}
+    _check_names(
+        method, set(method_model.model_fields), {"the run": own, "the backbone": set(backbone_model.model_fields)}
+    )
     known = own | set(method_model.model_fields) | set(backbone_model.model_fields)
     for name in settings:
         if name not in known:
@@ -150,6 +153,16 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
         )
     except ValidationError as error:
         raise ConfigError(_readable(error)) from error
+
+
+def _check_names(method: type, names: set[str], others: Mapping[str, set[str]]) -> None:
+    """Settings have one name each, in a file and on the command line."""
+    for whose, theirs in others.items():
+        if taken := sorted(names & theirs):
+            raise ConfigError(
+                f"{method.__name__} has a setting {taken[0]!r}, and so has {whose}: give the argument of its "
+                "constructor another name"
+            )
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
@@ -187,17 +200,23 @@ def replaced(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[st
     return {**kept, **changes}
 
 
+_GIVEN = ("backbone", "channels", "n_classes", "feature_shape")  # by the run
+
+
 @cache
 def settings_model(owner: type) -> type[BaseModel]:
-    """A pydantic model of the keyword settings in the constructor of a method or backbone."""
-    hints = get_type_hints(owner.__init__)  # type: ignore[misc]
-    fields: dict[str, Any] = {
-        name: (hints.get(name, Any), parameter.default)
-        for name, parameter in inspect.signature(owner).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty
-    }
-    for given_by_the_run in ("n_classes", "feature_shape"):
-        fields.pop(given_by_the_run, None)
+    """A pydantic model of the settings of a method or backbone: the arguments of its constructor that have a default,
+    and those of the class above it where it passes on `**others`."""
+    fields: dict[str, Any] = {}
+    for cls in owner.__mro__:
+        if "__init__" not in vars(cls):
+            continue
+        hints, parameters = get_type_hints(cls.__init__), inspect.signature(cls.__init__).parameters.values()
+        for one in parameters:
+            if one.default is not one.empty and one.name not in _GIVEN:
+                fields.setdefault(one.name, (hints.get(one.name, Any), one.default))
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            break
     return create_model(f"{owner.__name__}Settings", __config__=ConfigDict(extra="forbid"), **fields)
 
 

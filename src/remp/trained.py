@@ -15,10 +15,10 @@ from torch.overrides import TorchFunctionMode
 from remp.backbones import BACKBONES, Backbone
 from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_images
 from remp.config import RunConfig
-from remp.datasets.decode import scale
+from remp.datasets.decode import square
 from remp.episodes import Episodes
 from remp.errors import ConfigError, EpisodeError
-from remp.methods import KNOWN
+from remp.methods import KNOWN, METHODS
 from remp.methods.base import Method, device_of, evaluation_mode
 from remp.rectification.transform import FeatureTransform
 
@@ -99,6 +99,8 @@ class Trained:
         chosen = FeatureTransform.parse(self.config.transform if transform is None else transform)
         method = self.method
         labelled, asked = as_images(support, self.image_size), as_images(query, self.image_size)
+        if any(label is None for label in support_labels):
+            raise EpisodeError("a label is None; needed a name or a number for each labelled picture")
         classes, codes = np.unique(np.asarray(support_labels), return_inverse=True)
         if len(codes) != len(labelled):
             raise EpisodeError(f"got {len(labelled)} labelled pictures and {len(codes)} labels; needed one for each")
@@ -138,8 +140,12 @@ def build_method(config: RunConfig, image_size: tuple[int, int, int], n_classes:
 
 
 def build_blank(config: RunConfig, image_size: tuple[int, int, int], n_classes: int, n_bytes: int) -> Method:
-    """A method whose weights are still to be loaded. Raises ValueError if making them takes more bytes than this."""
-    torch.default_generator.manual_seed(config.seed)  # a method may draw what is not a weight
+    """A method whose weights are still to be loaded. Raises ValueError if making them takes more bytes than this.
+
+    A class of one's own may draw numbers that are not weights, and are in no file: it is made as it was for training.
+    """
+    if config.method not in METHODS:
+        return build_method(config, image_size, n_classes)
     with _Blank(n_bytes):
         method = _built(config, image_size, n_classes)
     return _in_fast_order(method)
@@ -211,15 +217,28 @@ def as_images(pictures: Pictures, image_size: tuple[int, int, int]) -> np.ndarra
         raise EpisodeError(f"got pictures of {pictures.dtype}; needed uint8, 0 to 255, (n, height, width, channels)")
     if isinstance(pictures, np.ndarray) and pictures.shape[1:] == image_size:
         return pictures
-    mode = "L" if channels == 1 else "RGB"
-    fitted = [np.array(scale(_as_pil(picture).convert("RGB"), height).convert(mode)) for picture in pictures]
-    return np.stack(fitted).reshape(-1, height, width, channels) if fitted else np.empty((0, *image_size), np.uint8)
+    is_one = isinstance(pictures, np.ndarray) and (pictures.ndim == 2 or pictures.shape[2:] in ((1,), (3,), (4,)))
+    if is_one or isinstance(pictures, Image.Image):  # rows of one picture are not several grey ones
+        raise EpisodeError(
+            f"got {_described(pictures)}; needed several pictures: a list, or (n, height, width, channels)"
+        )
+    if height != width:
+        raise EpisodeError(
+            f"the model was trained on pictures of {height} x {width} pixels, to which others cannot be cut: needed an "
+            f"array uint8 (n, {height}, {width}, {channels})"
+        )
+    fitted = [square(_as_pil(picture), height, channels=channels) for picture in pictures]
+    return np.stack(fitted) if fitted else np.empty((0, *image_size), np.uint8)
 
 
 def _as_pil(picture: Any) -> Image.Image:
     if isinstance(picture, Image.Image):
         return picture
     array = np.asarray(picture)
-    if array.dtype != np.uint8 or array.ndim not in (2, 3):
-        raise EpisodeError(f"got a picture of {array.dtype} {array.shape}; needed uint8 (height, width, channels)")
+    if array.dtype != np.uint8 or array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[-1] not in (1, 3, 4)):
+        raise EpisodeError(f"got {_described(array)}; needed uint8 (height, width, channels) with 1, 3 or 4 channels")
     return Image.fromarray(array[..., 0] if array.ndim == 3 and array.shape[-1] == 1 else array)
+
+
+def _described(picture: Any) -> str:
+    return f"a picture of {picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else "one picture"

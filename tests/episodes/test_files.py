@@ -247,3 +247,15 @@ def test_a_header_nested_too_deep_is_told(path):
 def test_a_protocol_of_other_types_is_told(fields):
     with pytest.raises(EpisodeError, match="must be whole numbers"):
         Protocol(**fields)
+
+
+def test_a_file_without_episodes_is_not_written(tmp_path, episodes, images):
+    with pytest.raises(EpisodeError, match="there is no episode"):
+        save_episodes(tmp_path / "none", episodes[:0], PROTOCOL, images)
+
+
+def test_a_class_with_other_shots_than_the_protocol_says_is_noticed(tmp_path, episodes, images):
+    labels = episodes.support_labels.clone()
+    labels[2, :] = torch.tensor([0, 0, 0, 1, 1, 1])  # and none of class 2
+    with pytest.raises(EpisodeError, match="not as many as the protocol says, 2"):
+        save_episodes(tmp_path / "few", replace(episodes, support_labels=labels), PROTOCOL, images)

@@ -337,3 +337,26 @@ def test_episodes_without_query_labels_keep_the_rest():
     blind = EpisodeSampler(labels_of(*[20] * 5), Protocol()).sample(2).without_query_labels()
     assert blind.query_labels is None
     assert blind[:1].to("cpu").query.shape == (1, 75)
+
+
+def test_whole_numbers_of_numpy_are_taken():
+    protocol = Protocol(np.int64(3), np.array([1, 1, 2]), np.uint8(4))
+    assert protocol == Protocol(3, (1, 1, 2), 4)
+    assert all(type(number) is int for number in (protocol.n_way, protocol.n_query, *protocol.n_shot))
+    with pytest.raises(EpisodeError, match="whole numbers"):
+        Protocol(5, 1.0, 15)
+
+
+def test_what_does_not_fit_in_memory_is_refused_at_once():
+    with pytest.raises(EpisodeError, match="needed at most 1,000,000"):
+        Protocol(n_way=10**12)
+    sampler = EpisodeSampler(np.repeat(np.arange(5), 20), Protocol(5, 1, 15), seed=0)
+    with pytest.raises(
+        EpisodeError, match=r"1,000,000,000,000,000 episodes of this size do not fit in memory: at most"
+    ):
+        sampler.sample(10**15)
+
+
+def test_names_in_place_of_labels_are_refused():
+    with pytest.raises(EpisodeError, match=r"labels are <U1 of shape \(3,\); needed whole numbers"):
+        EpisodeSampler(np.array(["a", "b", "c"]), Protocol(2, 1, 1))

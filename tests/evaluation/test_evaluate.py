@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -236,3 +237,20 @@ def test_a_transform_is_refused_where_features_depend_on_the_task(test_images):
 
 def test_600_episodes_are_the_default():
     assert inspect.signature(evaluate).parameters["n_episodes"].default == 600
+
+
+def test_given_episodes_must_be_as_the_protocol_says(trained, test_images):
+    episodes = drawn(test_images)
+    with pytest.raises(EpisodeError, match="have 6 labelled images and 12 queries, by the protocol they have 3 and 12"):
+        evaluate(trained, test_images, Protocol(3, 1, 4), episodes=episodes)
+    beyond = replace(episodes, query=episodes.query + len(test_images.labels))
+    with pytest.raises(EpisodeError, match=r"got image ids \d+ … \d+; needed episodes of the \d+ images of toy/test"):
+        evaluate(trained, test_images, PROTOCOL, episodes=beyond)
+    with pytest.raises(EpisodeError, match="got no episode"):
+        evaluate(trained, test_images, PROTOCOL, episodes=episodes[:0])
+
+
+def test_no_size_is_advised_where_the_channels_differ(trained, test_images):
+    grey = replace(test_images, images=test_images.images[..., :1])
+    with pytest.raises(CheckpointError, match=r"has 16x16x1: take another checkpoint"):
+        evaluate(trained, grey, PROTOCOL)

@@ -55,3 +55,8 @@ def test_different_numbers_of_episodes_cannot_be_paired():
 def test_an_estimate_is_shown_in_percent():
     assert mean_interval(np.array([0.5, 0.5])).percent() == "50.00 ± 0.00 %"
     assert Estimate(0.61234, 0.00456, 600).percent() == "61.23 ± 0.46 %"
+
+
+def test_values_of_several_seeds_are_not_taken_for_one_line():
+    with pytest.raises(ValueError, match=r"shape \(3, 2\); needed \(n,\)"):
+        mean_interval(np.zeros((3, 2)))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remp.checkpoint import read_checkpoint
+from remp.checkpoint import read_checkpoint, write_checkpoint
 from remp.errors import CheckpointError, Interrupted, TrainingError
 from remp.system import files
 from remp.training import resume
@@ -275,3 +275,24 @@ def test_a_run_killed_at_random_moments_comes_to_the_same_weights(prepared, tiny
     process.communicate(timeout=300)
     assert same_tensors(tmp_path / "cut" / "last.safetensors", tmp_path / "whole" / "last.safetensors")
     assert same_tensors(tmp_path / "cut" / "best.safetensors", tmp_path / "whole" / "best.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("done", None),
+        ("done", "x"),
+        ("done", -5),
+        ("best", None),
+        ("history", {}),
+        ("config", []),
+        ("train_fingerprint", 1),
+    ],
+)
+def test_a_damaged_header_is_told(train_tiny, resume_tiny, name, value):
+    folder = train_tiny()
+    tensors, info = read_checkpoint(folder / "last.safetensors")
+    changed = {**info, name: value}
+    write_checkpoint(folder / "last.safetensors", tensors, {k: v for k, v in changed.items() if v is not None})
+    with pytest.raises(CheckpointError, match=r"not one to resume from|damaged"):
+        resume_tiny(folder)

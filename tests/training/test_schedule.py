@@ -80,3 +80,9 @@ def test_a_run_with_a_budget_in_minutes_is_repeated_by_its_saved_settings(
     assert (settings["episodes"], settings["milestones"]) == (10, [5, 8])
     assert 0 < measured[0] < 60
     assert same_tensors(timed / "last.safetensors", tmp_path / "again" / "last.safetensors")
+
+
+@pytest.mark.parametrize("budget", ["9" * 400, "9" * 400 + "h", "1" + "0" * 13])
+def test_an_endless_budget_is_refused(tiny, budget):
+    with pytest.raises(ConfigError, match="give a time"):
+        with_budget(make_config(tiny()), budget, lambda: 1.0)

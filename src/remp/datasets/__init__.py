@@ -54,7 +54,7 @@ def make_ready(name: str) -> None:
 def _how_to_prepare(name: str) -> str:
     dataset = DATASETS.get(name)
     if dataset is None:
-        known = [*DATASETS, *list_prepared()]
+        known = list(dict.fromkeys([*DATASETS, *list_prepared()]))
         return f"{nearest(name, known)}; pictures of your own: remp data prepare folder --from PATH --name {name}"
     command = f"remp data prepare {name}"
     return f"{command} --download, or {command} --from PATH" if dataset.downloads else f"{command} --from PATH"

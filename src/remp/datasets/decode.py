@@ -53,8 +53,7 @@ def centre_square(content: bytes, size: int, *, channels: int = 3) -> np.ndarray
     Raises UnreadablePicture for what is not a picture, is cut short or would decode to an absurd size. May run in many
     threads at once: together they take less than 512 MiB, besides the files themselves.
     """
-    mode = "RGB" if channels == 3 else "L"
-    return _decoded(content, 4 * size, lambda image: _square(image, size, mode)).reshape(size, size, channels)
+    return _decoded(content, 4 * size, lambda image: square(image, size, channels=channels))
 
 
 def whole_picture(content: bytes, longest: int) -> np.ndarray:
@@ -118,13 +117,15 @@ def _decode(content: bytes, enough: int, make: Callable[[Image.Image], np.ndarra
     return made
 
 
-def _square(image: Image.Image, size: int, mode: str) -> np.ndarray:
+def square(image: Image.Image, size: int, *, channels: int = 3) -> np.ndarray:
+    """`centre_square` of a picture that is open."""
+    mode = "RGB" if channels == 3 else "L"
     if image.width * image.height > _LARGE:
         side = min(image.size)
         upright = _upright(_shrunk(image, (side, side), max(1, side // (2 * size)), mode))
     else:
         upright = _in_mode(_opaque(_upright(image), _range_of(image)), mode)
-    return np.asarray(scale(upright, size))
+    return np.asarray(scale(upright, size)).reshape(size, size, channels)
 
 
 def _whole(image: Image.Image, longest: int) -> np.ndarray:

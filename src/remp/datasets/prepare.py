@@ -21,7 +21,7 @@ DEFAULT_OPTIONS = ReadOptions()
 
 def prepare(
     name: str,
-    source: Path | None = None,
+    source: str | Path | None = None,
     *,
     options: ReadOptions = DEFAULT_OPTIONS,
     save_as: str | None = None,
@@ -35,7 +35,7 @@ def prepare(
     ----------
     name : str
         A data set of `DATASETS`; "folder" for pictures of your own.
-    source : Path, optional
+    source : str or Path, optional
         The raw data: an archive or a folder.
     options : ReadOptions
         Size of the images, seed of the split of a folder, and what else a data set can be read with.
@@ -83,7 +83,7 @@ def prepare(
         return _draw(dataset, _check_name(save_as or name), force)
     target = _check_name(save_as or name)
     check_not_prepared(target, overwrite=force)
-    raw = dataset.read(_locate(name, dataset, source, download), options)
+    raw = dataset.read(_locate(name, dataset, Path(source) if source is not None else None, download), options)
     for line in (describe(raw), *raw.notes):
         say(line)
     _check_space(raw, target)

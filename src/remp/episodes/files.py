@@ -13,6 +13,7 @@ from torch import Tensor
 
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, Protocol
+from remp.episodes.values import one_hot_rows
 from remp.errors import DataError, EpisodeError
 from remp.strangers import border, shortened
 from remp.system.files import write_atomically
@@ -219,8 +220,13 @@ def _check_episodes(path: Path, episodes: Episodes, protocol: Protocol) -> None:
             raise EpisodeError(f"{name} has shape {shape}, the protocol needs {(len(episodes), width)}")
     labels = torch.cat([episodes.support_labels, episodes.query_labels], dim=1)
     ids = torch.cat([episodes.support, episodes.query], dim=1).sort(dim=1).values
+    if not len(episodes):
+        raise EpisodeError("there is no episode: draw at least one")
     if not ((labels >= 0) & (labels < n_way)).all():
         raise EpisodeError(f"labels run from {int(labels.min())} to {int(labels.max())}, needed 0 to {n_way - 1}")
+    shots = one_hot_rows(episodes.support_labels, n_way, torch.int64).sum(-1).sort(dim=1).values
+    if (shots != torch.tensor(sorted(protocol.shots))).any():
+        raise EpisodeError(f"the labelled images of a class are not as many as the protocol says, {protocol.n_shot}")
     if len(twice := (ids[:, 1:] == ids[:, :-1]).nonzero()):
         episode, place = twice[0].tolist()
         raise EpisodeError(

@@ -6,6 +6,8 @@ import torch
 from remp.episodes.values import Episodes, Protocol
 from remp.errors import EpisodeError
 
+_MOST_NUMBERS = 2**31  # random numbers that are drawn at once
+
 
 class EpisodeSampler:
     """Draw episodes of image ids from a labelled set.
@@ -77,6 +79,9 @@ class EpisodeSampler:
         n_way, n_total = protocol.n_way, protocol.n_way * protocol.n_query
         n_picked = self._most_images_of_a_class()
         widths = [n_way, n_way, n_way, n_way * n_picked, n_total]
+        if n_episodes * sum(widths) > _MOST_NUMBERS:
+            most = _MOST_NUMBERS // sum(widths)
+            raise EpisodeError(f"{n_episodes:,} episodes of this size do not fit in memory: at most {most:,} do")
         streams = uniform_integers(self.seed, first, n_episodes, widths)
         classes = sample_without_replacement(streams[0], np.full(n_episodes, len(self._counts)))  # (E, n_way)
         shots = np.asarray(protocol.shots)[np.argsort(streams[1], axis=1, kind="stable")]  # (E, n_way)
@@ -146,8 +151,9 @@ def _checked_labels(labels: np.ndarray) -> np.ndarray:
     if labels.size == 0:
         return np.zeros(0, dtype=np.int64)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.min() < 0:
+        start = f", from {labels.min()}" if labels.dtype.kind in "iuf" else ""
         raise EpisodeError(
-            f"labels are {labels.dtype} of shape {labels.shape}, from {labels.min()}; "
+            f"labels are {labels.dtype} of shape {labels.shape}{start}; "
             "needed whole numbers of shape (n,), the classes numbered from 0"
         )
     return labels.astype(np.int64, copy=False)

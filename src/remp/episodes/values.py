@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from operator import index
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from remp.errors import EpisodeError
+
+_MOST = 1_000_000  # classes, and queries of a class
 
 
 @dataclass(frozen=True)
@@ -133,12 +137,21 @@ class Protocol:
     distribution: str = "balanced"
 
     def __post_init__(self) -> None:
-        given = (self.n_way, self.n_query, *(self.n_shot if isinstance(self.n_shot, tuple | list) else [self.n_shot]))
-        if not all(isinstance(number, int) for number in given) or not isinstance(self.distribution, str):
+        try:  # NumPy's whole numbers are as good as Python's
+            is_one = not isinstance(self.n_shot, tuple | list | np.ndarray)
+            n_shot = index(self.n_shot) if is_one else tuple(map(index, self.n_shot))  # type: ignore[arg-type]
+            numbers = {"n_way": index(self.n_way), "n_shot": n_shot, "n_query": index(self.n_query)}
+        except TypeError:
+            numbers = {}
+        if not numbers or not isinstance(self.distribution, str):
             raise EpisodeError(
                 "n_way, n_shot and n_query must be whole numbers (n_shot one for each way, if they differ) and "
                 "distribution a text such as 'balanced'"
             )
+        for name, number in numbers.items():
+            object.__setattr__(self, name, number)
+        if max(self.n_way, self.n_query) > _MOST:
+            raise EpisodeError(f"got n_way {self.n_way} and n_query {self.n_query}; needed at most {_MOST:,}")
         if self.n_way < 1:
             raise EpisodeError(f"n_way is {self.n_way}; at least 1 class is needed")
         if self.n_query < 1:

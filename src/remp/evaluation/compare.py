@@ -20,7 +20,7 @@ from remp.evaluation.frozen_features import FrozenFeatures
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import Row, WithoutLayers, has_layers
 from remp.evaluation.statistics import paired_difference
-from remp.methods import METHODS, Method
+from remp.methods import KNOWN, METHODS, Method, make_known
 from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress
 
@@ -107,7 +107,7 @@ def compare(
     X: Any,
     y: Any,
     *,
-    methods: str | Sequence[str] = "all",
+    methods: str | Sequence[str | type[Method]] = "all",
     reference: str = "protonet",
     n_way: int | None = None,
     n_shot: int | Sequence[int] = (1, 5),
@@ -124,8 +124,9 @@ def compare(
         (n, dim) embeddings.
     y : array
         (n,) classes, names or numbers. Rows without one (-1, None, NaN or "") are left out.
-    methods : str or list of str
-        Names of methods, or "all" that work on frozen features.
+    methods : str, or list of str and classes
+        Names of methods, or "all" that work on frozen features. A class of your own says `frozen = True`; its name in
+        the tables is "own:" and that of the class.
     reference : str
         The method that the others are compared with; it is always scored.
     n_way : int, optional
@@ -178,7 +179,7 @@ def _labelled_rows(X: Any, y: Any) -> ImageSet:
     from remp.estimator.label_codes import UNLABELLED, encoded  # with scikit-learn, which takes a while
 
     rows = np.asarray(X)
-    if rows.ndim != 2 or rows.dtype.kind not in "fiub" or len(rows) != len(y) or not len(rows):
+    if rows.ndim != 2 or rows.dtype.kind not in "fiub" or len(rows) != len(y) or not rows.size:
         raise ConfigError(
             f"got X of {rows.dtype} {rows.shape} and y of {np.shape(y)}; needed numbers (n, dim) and n classes"
         )
@@ -187,6 +188,8 @@ def _labelled_rows(X: Any, y: Any) -> ImageSet:
     rows, codes = rows[order], codes[order]
     if not np.isfinite(rows).all() or np.abs(rows).max() > np.finfo(np.float32).max:
         raise ConfigError("X holds NaN, infinity or numbers beyond float32: leave those rows out, or scale them down")
+    if len(names) < 2:
+        raise ConfigError(f"got rows of {len(names)} class; needed rows of two classes or more")
     fingerprint = hashlib.sha256(np.ascontiguousarray(rows).tobytes() + codes.tobytes()).hexdigest()
     return ImageSet("own embeddings", "all", rows, codes, tuple(map(str, names)), fingerprint, (), ())
 
@@ -195,7 +198,7 @@ def compare_features(
     features: FrozenFeatures,
     protocols: Sequence[Protocol],
     *,
-    methods: str | Sequence[str] = "all",
+    methods: str | Sequence[str | type[Method]] = "all",
     reference: str = "protonet",
     n_episodes: int = 1000,
     seed: int = 0,
@@ -220,14 +223,19 @@ def compare_features(
     return Comparison(tuple(tables))
 
 
-def chosen_methods(methods: str | Sequence[str], reference: str) -> list[str]:
+def chosen_methods(methods: str | Sequence[str | type[Method]], reference: str) -> list[str]:
     """The names asked for ("all", "a,b" or a list) and the reference; ConfigError for one that cannot be used."""
     frozen = [name for name, method in METHODS.items() if method.frozen]
-    asked = methods.split(",") if isinstance(methods, str) else list(methods)
+    given = methods.split(",") if isinstance(methods, str) else list(methods)
+    asked = [one if isinstance(one, str) else make_known(one) for one in given]
     names = frozen if asked == ["all"] else list(dict.fromkeys([*asked, reference]))
     for name in [*names, reference]:
-        if name not in frozen:
-            why = "has to be trained" if name in METHODS else "is unknown"
+        if name not in KNOWN or not KNOWN[name].frozen:
+            why = "is unknown"
+            if name in KNOWN:
+                why = "has to be trained" + (
+                    "" if name in METHODS else ", since its class does not say `frozen = True`"
+                )
             raise ConfigError(f"method {name!r} {why}; of methods on frozen features {nearest(name, frozen)}")
     return names
 
@@ -242,7 +250,7 @@ def _plain(features: FrozenFeatures, drawn: EpisodeFile, entries: Sequence[Row])
     """Of each method that rectifies, its accuracy on the same episodes without."""
     found = {}
     for entry in entries:
-        if has_layers(entry.result.settings) and len(drawn.episodes) > 1:  # one episode has no interval
+        if has_layers(entry.name, entry.result.settings) and len(drawn.episodes) > 1:  # one episode has no interval
             method = _method(entry.name, features, layers=0)
             without = score_episodes(method, drawn.episodes, features.values, features.transform)
             found[entry.name] = WithoutLayers.of(entry.result.accuracies, without)
@@ -250,7 +258,7 @@ def _plain(features: FrozenFeatures, drawn: EpisodeFile, entries: Sequence[Row])
 
 
 def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
-    owner: type = METHODS[name]
+    owner: type = KNOWN[name]
     method = _method(name, features)
     started = time.perf_counter()
     accuracies = score_episodes(method, drawn.episodes, features.values, features.transform)
@@ -276,7 +284,7 @@ def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
 
 
 def _method(name: str, features: FrozenFeatures, **settings: Any) -> Method:
-    method = METHODS[name](**settings)
+    method = KNOWN[name](**settings)
     method.base_mean = features.base_mean
     return method
 

@@ -82,8 +82,8 @@ def evaluate(
     if episodes is None:
         seed = seed or 0
         episodes = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
-    elif episodes.n_way != protocol.n_way:
-        raise EpisodeError(f"the episodes are {episodes.n_way}-way, the protocol {protocol.n_way}-way: make them agree")
+    else:
+        _check_given(episodes, protocol, images)
     return Result(
         accuracies=accuracies(trained.method, images, trained.normalisation, episodes, chosen, features),
         protocol=protocol,
@@ -101,6 +101,24 @@ def evaluate(
         checkpoint=trained.name,
         checkpoint_hash=trained.hash,
     )
+
+
+def _check_given(episodes: Episodes, protocol: Protocol, images: ImageSet) -> None:
+    """Raise EpisodeError unless the episodes are of this protocol, and their ids are images of the set."""
+    if episodes.n_way != protocol.n_way:
+        raise EpisodeError(f"the episodes are {episodes.n_way}-way, the protocol {protocol.n_way}-way: make them agree")
+    has = episodes.support.shape[1], episodes.query.shape[1]
+    if has != (needed := (sum(protocol.shots), protocol.n_way * protocol.n_query)):
+        raise EpisodeError(
+            f"the episodes have {has[0]} labelled images and {has[1]} queries, by the protocol they have "
+            f"{needed[0]} and {needed[1]}: make them agree"
+        )
+    ids = torch.cat([episodes.support, episodes.query], dim=1)
+    if len(ids) == 0 or ids.min() < 0 or ids.max() >= len(images.labels):
+        found = f"image ids {int(ids.min())} … {int(ids.max())}" if len(ids) else "no episode"
+        raise EpisodeError(
+            f"got {found}; needed episodes of the {len(images.labels)} images of {images.name}/{images.split}"
+        )
 
 
 def draw_episodes(images: ImageSet, protocol: Protocol, *, n_episodes: int, seed: int, flags: str = "--n-") -> Episodes:
@@ -176,12 +194,18 @@ def _score_image_episodes(
 
 
 def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
+    labels = episodes.known_query_labels.cpu()
+    if logits.shape != (*labels.shape, episodes.n_way):
+        raise EpisodeError(
+            f"the method returned logits of shape {tuple(logits.shape)} for {len(labels)} episodes with "
+            f"{labels.shape[1]} queries of {episodes.n_way} classes; needed {(*labels.shape, episodes.n_way)}"
+        )
     if logits.isnan().any():  # which argmax would take for the first class
         raise RempError(
             "the scores of an episode are not numbers (NaN): the weights, the features or a setting of the method "
             "is so large that the arithmetic overflows. Take another checkpoint or setting"
         )
-    return (logits.argmax(-1).cpu() == episodes.known_query_labels.cpu()).double().mean(1).numpy()
+    return (logits.argmax(-1).cpu() == labels).double().mean(1).numpy()
 
 
 @contextmanager
@@ -194,7 +218,9 @@ def check_size(trained: Trained, images: ImageSet) -> None:
     """Raise CheckpointError unless the images are of the size that was trained on."""
     if trained.image_size != tuple(images.image_size):
         needs, has = ("x".join(map(str, size)) for size in (trained.image_size, images.image_size))
+        height, _, channels = trained.image_size
+        again = f"prepare the data again with --size {height}, or " if channels == images.image_size[2] else ""
         raise CheckpointError(
             f"{trained.name} was trained on images of {needs} (height x width x channels), {images.name!r} has {has}: "
-            f"prepare the data again with --size {trained.image_size[0]}, or take another checkpoint"
+            f"{again}take another checkpoint"
         )

@@ -96,8 +96,9 @@ class Result:
             "accuracies": [round(float(a), 6) for a in self.accuracies],
         }
 
-    def save(self, path: Path) -> Path:
+    def save(self, path: str | Path) -> Path:
         """Write it as JSON; a file that is there already keeps its name and ours gets a number."""
+        path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = json.dumps(self.as_dict()) + "\n"  # in ASCII: a name need not be Unicode
         free, number = path, 1

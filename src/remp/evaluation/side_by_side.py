@@ -9,7 +9,8 @@ import numpy as np
 from remp.errors import EpisodeError
 from remp.evaluation.result import Result
 from remp.evaluation.statistics import Estimate, paired_difference
-from remp.methods import METHODS
+from remp.methods import KNOWN, METHODS
+from remp.methods.remp import ReMP
 
 MOST_SETTINGS_IN_A_NAME = 3
 
@@ -143,6 +144,6 @@ class WithoutLayers:
         }
 
 
-def has_layers(settings: Mapping[str, Any]) -> bool:
-    """Whether a method with these settings rectifies."""
-    return isinstance(settings.get("layers"), int) and settings["layers"] > 0
+def has_layers(method: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a method of this name, with these settings, rectifies. Others may call something else `layers`."""
+    return issubclass(KNOWN[method], ReMP) and settings["layers"] > 0

@@ -37,6 +37,8 @@ def mean_interval(values: np.ndarray) -> Estimate:
     '70.00 ± 24.84 %'
     """
     values = np.asarray(values, dtype=np.float64)
+    if values.ndim != 1:
+        raise ValueError(f"got values of shape {values.shape}; needed (n,), one for each episode")
     n = len(values)
     if n == 0:
         raise ValueError("no values to average: at least one episode is needed")

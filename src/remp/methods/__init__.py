@@ -65,7 +65,8 @@ METHODS: dict[str, type[Method]] = {
     "unem": UNEM,
 }
 
-# Classes of the user's own, by "module:Class"; known in this process only, since a file never names code to import.
+# Classes of the user's own, by "own:Class"; known in this process only, since a file never names code to import. The
+# module is no part of the name: it is __main__ in a script, and another where the class is imported from it.
 _OWN: dict[str, type[Method]] = {}
 KNOWN = ChainMap(_OWN, METHODS)
 
@@ -77,6 +78,6 @@ def make_known(method: type[Method]) -> str:
             return name
     if not (isinstance(method, type) and issubclass(method, Method)):  # type: ignore[redundant-expr]
         raise ConfigError(f"method is {method!r}; needed a subclass of remp.Method, not an instance or a name")
-    name = f"{method.__module__}:{method.__qualname__}"
+    name = f"own:{method.__qualname__}"
     _OWN[name] = method
     return name

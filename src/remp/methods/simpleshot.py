@@ -48,12 +48,12 @@ class SimpleShot(Method):
 class SimpleShotUN(SimpleShot):
     """SimpleShot on features as they are."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, normalisation="un", **kwargs)
+    def __init__(self, *args: Any, n_classes: int = 0, feature_shape: tuple[int, ...] = ()) -> None:
+        super().__init__(*args, n_classes=n_classes, feature_shape=feature_shape, normalisation="un")
 
 
 class SimpleShotL2N(SimpleShot):
     """SimpleShot on features with L2 norm 1."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, normalisation="l2n", **kwargs)
+    def __init__(self, *args: Any, n_classes: int = 0, feature_shape: tuple[int, ...] = ()) -> None:
+        super().__init__(*args, n_classes=n_classes, feature_shape=feature_shape, normalisation="l2n")

@@ -8,6 +8,7 @@ from remp.config import RunConfig
 from remp.errors import ConfigError
 
 SHARE_FOR_STEPS = 0.9  # the rest is for validation and checkpoints
+_MOST = 1e12  # episodes or seconds
 _UNITS = {"h": 3600, "m": 60, "s": 1}  # by their first letter
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(h|hours?|min|m|minutes?|s|sec|seconds?)(?![a-z])\s*")
 
@@ -35,7 +36,7 @@ def with_budget(config: RunConfig, budget: str | int, seconds_per_episode: Calla
     text = str(budget).strip()
     episodes, seconds = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(episodes?)?", text), _seconds(text)
     amount = float(episodes[1]) if episodes else seconds
-    if amount <= 0:
+    if not 0 < amount < _MOST:
         raise ConfigError(f"budget is {budget!r}; give a time, e.g. 1h, 30min or 300s, or episodes, e.g. 20000")
     if episodes:
         return config.with_episodes(max(1, int(amount)))

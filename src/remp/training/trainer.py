@@ -19,10 +19,10 @@ from remp.checkpoint import load_trained, read_checkpoint, take_weights, write_c
 from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
-from remp.errors import ConfigError, EpisodeError, Interrupted, TrainingError
+from remp.errors import CheckpointError, ConfigError, DataError, EpisodeError, Interrupted, TrainingError
 from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_episodes
 from remp.evaluation.side_by_side import WithoutLayers, has_layers
-from remp.methods import KNOWN
+from remp.methods import KNOWN, METHODS
 from remp.methods.base import backbone_of
 from remp.models import find_checkpoint
 from remp.rectification.transform import FeatureTransform
@@ -73,6 +73,7 @@ class Trainer:
         processes: Processes,
     ) -> None:
         self.config, self.folder, self.processes = config, folder, processes
+        _check_alike(train_set, validation_set)
         self.train_set, self.validation_set = train_set, validation_set
         self.normalisation = Normalisation(train_set.mean, train_set.std)
         self.episodes = TrainingEpisodes(config, train_set, self.normalisation, processes.device)
@@ -118,9 +119,10 @@ class Trainer:
                 if stop and self.done < self.config.episodes:
                     raise Interrupted(
                         f"interrupted after {self.done} of {self.config.episodes} episodes; all is saved. "
-                        f"Continue with: remp train --resume {self.folder.path}"
+                        f"Continue with: {self._resuming}"
                     )
-        if self.done > done_before and self.processes.rank == 0 and has_layers(self.config.method_settings):
+        rectifies = has_layers(self.config.method, self.config.method_settings)
+        if self.done > done_before and self.processes.rank == 0 and rectifies:
             self._compare_without_layers()
         return self.folder.best
 
@@ -137,6 +139,13 @@ class Trainer:
     def restore(self) -> None:
         """Take up the state of the last checkpoint."""
         tensors, info = read_checkpoint(self.folder.last)
+        kinds = {"config": dict, "train_fingerprint": str, "done": int, "best": dict, "history": list}
+        if wrong := [name for name, kind in kinds.items() if not isinstance(info.get(name), kind)]:
+            raise CheckpointError(
+                f"{self.folder.last} is not one to resume from: its {', '.join(wrong)} cannot be read"
+            )
+        if not 0 <= info["done"] <= self.config.episodes:
+            raise CheckpointError(f"{self.folder.last} is damaged: it says that {info['done']} episodes are done")
         self._check_same_run(info)
         load_state(tensors, self.method, self.optimiser, self.average)
         self.done, self.best, self.history = info["done"], info["best"], info["history"]
@@ -227,8 +236,15 @@ class Trainer:
             kept = f"the one before is intact: {before[0]}" if before else "there is none before it"
             raise TrainingError(
                 f"the checkpoint after {self.done} episodes could not be written ({error.strerror or error}); {kept}. "
-                f"Make room, then continue with: remp train --resume {self.folder.path}"
+                f"Make room, then continue with: {self._resuming}"
             ) from error
+
+    @property
+    def _resuming(self) -> str:
+        """How to continue: the command line does not know classes of one's own."""
+        if self.config.method in METHODS:
+            return f"remp train --resume {self.folder.path}"
+        return f"remp.resume({str(self.folder.path)!r}, method={KNOWN[self.config.method].__name__})"
 
     def _info(self) -> dict[str, Any]:
         return {
@@ -271,6 +287,19 @@ class Trainer:
             f"{what} not finite at episode {self.done}. Last good checkpoint: {saved}. "
             f"Try: --learning-rate {self.config.learning_rate / 10:g}, a smaller scale of the scores, "
             "or --precision 32-true"
+        )
+
+
+def _check_alike(train_set: ImageSet, validation_set: ImageSet) -> None:
+    """Both sets must hold images of bytes, of one size."""
+    for images in (train_set, validation_set):
+        if images.images.dtype != np.uint8:
+            raise DataError(f"the images of {images.name!r} are {images.images.dtype}; needed uint8, 0 to 255")
+    if train_set.image_size != validation_set.image_size:
+        sizes = ("x".join(map(str, images.image_size)) for images in (train_set, validation_set))
+        raise DataError(
+            "the images for training are of {}, those for validation of {} (height x width x channels): prepare both "
+            "with the same size".format(*sizes)
         )
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from remp.episodes import Episodes
+from remp.errors import ConfigError
 from remp.evaluation.audit.subject import IMAGE_SIZE, Finding, Subject, rows, with_queries
 from remp.methods.base import Method, evaluation_mode
 
@@ -42,6 +43,8 @@ def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed
     >>> all(finding.passed for finding in remp.audit(remp.METHODS["protonet"]()))
     True
     """
+    if not isinstance(method, Method):  # type: ignore[redundant-expr]
+        raise ConfigError(f"method is {method!r}; needed an instance, e.g. remp.METHODS['protonet']() or MyMethod()")
     subject = Subject(method, image_size, seed)
     with evaluation_mode(method):
         return [_checked(name, check, subject) for name, check in PROPERTIES.items()]
