@@ -124,8 +124,7 @@ def studio(
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Label pictures in the browser, with or without labels to start from, on your own machine."""
-    from remp.studio.run import StudioOptions, run_studio
-    from remp.studio.sample import SIDE_FOR_NETWORK, write_sample
+    from remp.studio.run import SIDE_FOR_NETWORK, StudioOptions, run_studio, write_sample
 
     if sample:
         folder, side = write_sample(folder or Path("digits-sample")), side or SIDE_FOR_NETWORK

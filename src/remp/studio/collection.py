@@ -27,8 +27,7 @@ from remp.propagation.surroundings import Surroundings
 from remp.rectification.propagate import Propagated
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import ArrayRows, Shard
-from remp.studio.classes import StudioClass
-from remp.studio.state import UNKNOWN
+from remp.studio.state import UNKNOWN, StudioClass
 from remp.system.files import home
 from remp.system.progress import progress
 
