@@ -80,8 +80,8 @@ def write_photos(folder: Path, n: int) -> None:
 TORCHRUN = """
 import sys, time, torch
 from pathlib import Path
-from remp.labelling.embedding.embed import embed_pictures
-from remp.labelling.tasks.task import make_task
+from remp.labelling.embedding import embed_pictures
+from remp.labelling.tasks import make_task
 from remp.models import find_embedder
 from remp.rows import current_shard
 folder, side = Path(sys.argv[1]), int(sys.argv[2])

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.checked_estimate import Check, checks_of, judge

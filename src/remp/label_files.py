@@ -15,7 +15,7 @@ from remp.labelling.output.class_folders import write_class_folders
 from remp.labelling.output.result_folder import ResultFolder
 from remp.labelling.output.tables import write_labels
 from remp.labelling.pipeline import LabelOptions, label_rows
-from remp.labelling.tasks.task import check_not_empty
+from remp.labelling.tasks import check_not_empty
 from remp.propagation.adaptive import Adaptive
 from remp.propagation.learned import Learned
 from remp.propagation.saved import FILE, read_labelling, save_labelling

@@ -25,7 +25,7 @@ from remp.export.labelled import read_results
 from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles, digest
 from remp.labelling.output.result_folder import foreign_file, write_manifest
 from remp.labelling.output.tables import write_labels
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.report.label.tiles import ThumbnailCache
 from remp.studio.session import open_session
 from remp.system.places import Place

@@ -13,13 +13,12 @@ from torch import Tensor
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
 from remp.labelling.decision import choose
-from remp.labelling.embedding.embed import EmbeddingRun
+from remp.labelling.embedding import EmbeddingRun
 from remp.labelling.outcome import STATUSES, Finding, Labelling
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.duplicates import Duplicates, equal_groups, find_duplicates, near_groups, told
-from remp.labelling.tasks.folder import folder_task
-from remp.labelling.tasks.listed import listed_task
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks.folder import folder_task, listed_task
 from remp.propagation.adaptive import Adapted, Adaptive, without_root_of_signed
 from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import learn, sample_of

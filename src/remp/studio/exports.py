@@ -13,7 +13,7 @@ from remp.export import WITH_SESSION, find_format
 from remp.export.labelled import ExportOptions, of_labelling, pictures_of, said_with
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
-from remp.labelling.tasks.listed import listed_task
+from remp.labelling.tasks.folder import listed_task
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import sample_of

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import Advice, Finding
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.studio.checked_estimate import Check, Judged, checks_of, judge
 from remp.studio.collection import Embedding, Features, Labels, Overtaken, Prediction, find_all, predict, predict_soon
 from remp.studio.journal import Action, Journal, apply, with_names, with_numbers
