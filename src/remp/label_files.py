@@ -17,7 +17,7 @@ from remp.labelling.output.tables import write_labels
 from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import check_not_empty
 from remp.propagation.adaptive import Adaptive
-from remp.propagation.learned import Learned
+from remp.propagation.fit import Learned
 from remp.propagation.saved import FILE, read_labelling, save_labelling
 from remp.report.label import write_label_report
 

@@ -20,7 +20,7 @@ from remp.labelling.tasks import LabellingTask, checked
 from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task, unlabelled_rows
 from remp.labelling.tasks.folder import find_pictures, folder_task, listed_task
 from remp.models import find_embedder
-from remp.propagation.learned import Learned
+from remp.propagation.fit import Learned
 from remp.rows import ArrayRows, Rows, Shard
 from remp.rows.dataset import is_part
 from remp.system.files import home

@@ -9,7 +9,7 @@ from remp.labelling.decision import at_home, smallest_known, spreads_of
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
 from remp.labelling.tasks import LabellingTask
-from remp.propagation.likeness import fit_likeness
+from remp.propagation.held_out import fit_likeness
 from remp.rectification.transform import FeatureTransform
 from remp.rows import ArrayRows, Shard
 

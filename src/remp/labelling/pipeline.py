@@ -20,9 +20,8 @@ from remp.labelling.quality.findings import similar_classes, single_examples, su
 from remp.labelling.tasks import LabellingTask
 from remp.models import DEFAULT_EMBEDDER
 from remp.propagation.adaptive import Adapted, Adaptive
-from remp.propagation.fit import Fitted, fit_rows
+from remp.propagation.fit import Fitted, Learned, fit_rows
 from remp.propagation.held_out import sample_of
-from remp.propagation.learned import Learned
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import Rows, Shard, shard_of
 
