@@ -28,8 +28,8 @@ _LEAST_LOG, _PENALTY = -10.0, 0.1
 
 
 class Graph:
-    """Labels that spread along a graph of rows (s, d) of norm 1, as a linear function, in the precision of the rows: what
-    rows know that lie between the labels. cosines: (s, s) of these, if they are known.
+    """Labels that spread along a graph of rows (s, d) of norm 1, as a linear function: what rows know that lie between
+    the labels. In the precision of the rows. cosines: (s, s) of these, if they are known.
 
     Zhou et al., "Learning with Local and Global Consistency", 2004. Rows that are near each other share their labels,
     so that classes may have any shape. Here the graph is of the labelled rows and of a sample of the others, and what
