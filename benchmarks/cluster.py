@@ -249,7 +249,7 @@ def reduction(settings: argparse.Namespace, work: Path) -> None:
     import ray
 
     from remp.engine.ray import RayEngine
-    from remp.rows.blocks import GROUP, add
+    from remp.rows.sharding import GROUP, add
 
     start_ray()
     torch.set_num_threads(1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from remp.backbones.embedding import Embedder
-from remp.engine.local import Engine, Threads
+from remp.engine import Engine, Threads
 from remp.errors import ConfigError
 from remp.label_sources import Found, SavedModel, is_embeddings, local_name, read_source
 from remp.labelling.outcome import FOLDERS, Labelling

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from remp.backbones.embedding import Embedder
+from remp.engine import Engine, Threads
 from remp.engine.dataset import open_dataset, open_unlabelled
 from remp.engine.embed import embed
-from remp.engine.local import Engine, Threads
 from remp.errors import CheckpointError, ConfigError
 from remp.labelling.embedding import Stage, embed_pictures
 from remp.labelling.embedding.cache import digest
@@ -23,8 +23,7 @@ from remp.models import find_embedder
 from remp.propagation.fit import Learned
 from remp.rows import ArrayRows, Rows, Shard
 from remp.rows.dataset import is_part
-from remp.system.files import home
-from remp.system.places import Place
+from remp.system.files import Place, home
 
 
 @dataclass(frozen=True)

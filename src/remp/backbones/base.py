@@ -1,4 +1,4 @@
-"""What every backbone is: images in, maps or vectors out; and its batch norms, for those who change them by the task."""
+"""What every backbone is: images in, maps or vectors out; and its batch norms, for those who change them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,7 +83,8 @@ def batch_norms(backbone: nn.Module) -> list[nn.BatchNorm2d]:
 
 @contextmanager
 def changed_batch_norms(backbone: nn.Module, change: Change) -> Iterator[None]:
-    """While it lasts, batch norm number i gives `change(i, layer, input, output)` instead of its output."""
+    """While it lasts, batch norm number i gives `change(i, layer, input, output)` instead of its output: batch norms of
+    any backbone, changed from task to task without touching its code."""
 
     def hook(number: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
         def changed(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
