@@ -21,7 +21,7 @@ from remp.engine import Threads
 from remp.engine.dataset import open_dataset
 from remp.engine.parts import EmbeddingParts, Part
 from remp.engine.picture_blocks import Block, FolderBlock
-from remp.export.labelled import read_results
+from remp.export import read_results
 from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles, digest
 from remp.labelling.output.result_folder import foreign_file, write_manifest
 from remp.labelling.output.tables import write_labels

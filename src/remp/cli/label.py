@@ -184,8 +184,7 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
 ) -> None:
     """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""
-    from remp.export import WITH_SESSION, find_format
-    from remp.export.labelled import ExportOptions, pictures_of, read_results
+    from remp.export import WITH_SESSION, ExportOptions, find_format, pictures_of, read_results
     from remp.labelling.output.result_folder import ResultFolder
 
     if to not in WITH_SESSION:

@@ -9,8 +9,7 @@ import numpy as np
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
-from remp.export import WITH_SESSION, find_format
-from remp.export.labelled import ExportOptions, of_labelling, pictures_of, said_with
+from remp.export import WITH_SESSION, ExportOptions, find_format, of_labelling, pictures_of, said_with
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
 from remp.labelling.tasks.folder import listed_task
