@@ -19,9 +19,9 @@ from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.findings import similar_classes, single_examples, suspicious_labels
 from remp.labelling.tasks import LabellingTask
 from remp.models import DEFAULT_EMBEDDER
+from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive
 from remp.propagation.fit import Fitted, Learned, fit_rows
-from remp.propagation.held_out import sample_of
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import Rows, Shard, shard_of
 

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive
 from remp.propagation.calibration import Calibration, best_evidence, calibrate
-from remp.propagation.held_out import HeldOut, Likeness, fit_likeness, hold_out, learn, sample_of
+from remp.propagation.held_out import HeldOut, Likeness, fit_likeness, hold_out, learn
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 from remp.rows.dataset import join

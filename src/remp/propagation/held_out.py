@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remp.propagation import SEED, sample_of
 from remp.propagation.adaptive import Adapted, Adaptive, adapt
 from remp.propagation.surroundings import Told
 from remp.rectification.propagate import Passes, Propagated, Propagation, propagate
@@ -21,7 +22,6 @@ MOST_FOLDS = 5
 _ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 # Labelled rows that are looked at: more would take long, and tell little more.
 _MOST_LABELLED = 10_000
-SEED = 20210620
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,6 @@ def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:
         if len(members) > 1:
             folds[random.permutation(members)] = np.arange(len(members)) % MOST_FOLDS
     return folds
-
-
-def sample_of(numbers: np.ndarray, most: int) -> np.ndarray:
-    """At most `most` of these numbers (k,), drawn without replacement by a fixed seed, in ascending order."""
-    if len(numbers) <= most:
-        return np.sort(numbers)
-    return np.sort(np.random.default_rng(SEED).choice(numbers, most, replace=False))
 
 
 def _few_labelled(labels: np.ndarray, n_classes: int) -> np.ndarray:

@@ -14,8 +14,8 @@ from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
 from remp.labelling.tasks.folder import listed_task
 from remp.models import DEFAULT_EMBEDDER, find_embedder
+from remp.propagation import sample_of
 from remp.propagation.fit import Learned, fit_rows
-from remp.propagation.held_out import sample_of
 from remp.propagation.saved import FILE, save_labelling
 from remp.report.label import write_label_report
 from remp.rows import ArrayRows

@@ -9,7 +9,7 @@ import torch
 
 from remp.labelling.outcome import STATUSES, Advice
 from remp.labelling.quality.advice import advise
-from remp.propagation.held_out import sample_of
+from remp.propagation import sample_of
 from remp.studio.collection import Features, Labels, Prediction
 from remp.studio.state import NONE
 

@@ -14,7 +14,7 @@ from remp.labelling.embedding.pictures import read_file
 from remp.labelling.outcome import Finding
 from remp.labelling.quality.findings import MOST, listed
 from remp.labelling.tasks import LabellingTask
-from remp.propagation.held_out import sample_of
+from remp.propagation import sample_of
 from remp.rectification.similarity import cosine, unit
 
 # Items that near duplicates are measured by, and the range of the least cosine that confirms these.
