@@ -80,8 +80,8 @@ def write_photos(folder: Path, n: int) -> None:
 TORCHRUN = """
 import sys, time, torch
 from pathlib import Path
-from remp.labelling.embedding.embed import embed_pictures
-from remp.labelling.tasks.task import make_task
+from remp.labelling.embedding import embed_pictures
+from remp.labelling.tasks import make_task
 from remp.models import find_embedder
 from remp.rows import current_shard
 folder, side = Path(sys.argv[1]), int(sys.argv[2])
@@ -249,7 +249,7 @@ def reduction(settings: argparse.Namespace, work: Path) -> None:
     import ray
 
     from remp.engine.ray import RayEngine
-    from remp.rows.blocks import GROUP, add
+    from remp.rows.sharding import GROUP, add
 
     start_ray()
     torch.set_num_threads(1)

@@ -23,7 +23,7 @@ from label_tasks import Pictures, TrueTask, draw_task, load
 from remp.evaluation.statistics import Estimate, paired_difference
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.models import DEFAULT_EMBEDDER
 from remp.propagation.adaptive import adapt
 from remp.rows import ArrayRows

@@ -26,7 +26,7 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 

@@ -9,7 +9,7 @@ from label_accuracy import embedded
 from remp.datasets import open_prepared
 from remp.labelling.outcome import Labelling
 from remp.labelling.pipeline import label_rows
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.rows import ArrayRows
 

@@ -26,16 +26,14 @@ from pathlib import Path
 
 import numpy as np
 
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.checked_estimate import Check, checks_of, judge
-from remp.studio.classes import StudioClass
 from remp.studio.collection import Features, Labels, Prediction, predict
-from remp.studio.groups import find_groups
-from remp.studio.proposals import propose
+from remp.studio.proposals import find_groups, propose
 from remp.studio.session import BATCH
-from remp.studio.state import NONE
+from remp.studio.state import NONE, StudioClass
 
 N_CLASSES, N_PICTURES = 20, 60
 Curve = list[tuple[int, float]]  # actions, share right

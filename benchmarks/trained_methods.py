@@ -25,7 +25,8 @@ import torch
 
 from remp.backbones.embedding import Normalisation
 from remp.checkpoint import load_trained
-from remp.config import RunConfig, load_config, parse_overrides
+from remp.cli.options import file_and_settings
+from remp.config import RunConfig, load_config
 from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
 from remp.evaluation.evaluate import accuracies, draw_episodes
@@ -97,7 +98,7 @@ def settings(name: str, arguments: argparse.Namespace) -> RunConfig:
     """The settings of the method's file, shortened, validated only at the end."""
     changed = [change.removeprefix(f"{name}.") for change in arguments.set if change.startswith(f"{name}.")]
     brief = {"validate_every": arguments.episodes, "validation_episodes": 2}
-    overrides = brief | parse_overrides([f"--{change}" for change in changed])
+    overrides = brief | file_and_settings(None, [f"--{change}" for change in changed])[1]
     return load_config(config_files()[name], overrides).with_episodes(arguments.episodes)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 
 
 def clustered_task(

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from remp.backbones.embedding import Embedder, Normalisation
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 
 SIDE = 128  # large, so that a batch is small
 

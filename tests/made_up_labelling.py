@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from remp.labelling.outcome import AccuracyEstimate, Advice, Finding, Labelling
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 
 DIMENSIONS, N_UNKNOWN = 8, 3
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from remp.rectification.settings import Rectification
+from remp.rectification import Rectification
 
 
 def episode(shots=(2, 2, 2), n_query=7, dim=4, n_episodes=2, seed=0, dtype=torch.float64):

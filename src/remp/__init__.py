@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from remp.methods import Method as Method
     from remp.models import load as load
     from remp.models import load_labelling as load_labelling
+    from remp.rectification import Rectification as Rectification
     from remp.rectification.rectify import rectify as rectify
-    from remp.rectification.settings import Rectification as Rectification
     from remp.trained import Trained as Trained
     from remp.training import resume as resume
     from remp.training import train as train
@@ -68,7 +68,7 @@ _NAMES = {
     "remp.methods": ["METHODS", "Method"],
     "remp.models": ["load", "load_labelling"],
     "remp.rectification.rectify": ["rectify"],
-    "remp.rectification.settings": ["Rectification"],
+    "remp.rectification": ["Rectification"],
     "remp.trained": ["Trained"],
     "remp.training": ["resume", "train"],
 }

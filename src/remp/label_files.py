@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from remp.backbones.embedding import Embedder
-from remp.engine.local import Engine, Threads
+from remp.engine import Engine, Threads
 from remp.errors import ConfigError
 from remp.label_sources import Found, SavedModel, is_embeddings, local_name, read_source
 from remp.labelling.outcome import FOLDERS, Labelling
@@ -15,9 +15,9 @@ from remp.labelling.output.class_folders import write_class_folders
 from remp.labelling.output.result_folder import ResultFolder
 from remp.labelling.output.tables import write_labels
 from remp.labelling.pipeline import LabelOptions, label_rows
-from remp.labelling.tasks.task import check_not_empty
+from remp.labelling.tasks import check_not_empty
 from remp.propagation.adaptive import Adaptive
-from remp.propagation.learned import Learned
+from remp.propagation.fit import Learned
 from remp.propagation.saved import FILE, read_labelling, save_labelling
 from remp.report.label import write_label_report
 

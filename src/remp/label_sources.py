@@ -9,23 +9,21 @@ from typing import Any
 import numpy as np
 
 from remp.backbones.embedding import Embedder
+from remp.engine import Engine, Threads
 from remp.engine.dataset import open_dataset, open_unlabelled
 from remp.engine.embed import embed
-from remp.engine.local import Engine, Threads
 from remp.errors import CheckpointError, ConfigError
+from remp.labelling.embedding import Stage, embed_pictures
 from remp.labelling.embedding.cache import digest
-from remp.labelling.embedding.embed import Stage, embed_pictures
 from remp.labelling.pipeline import LabelOptions
+from remp.labelling.tasks import LabellingTask, checked
 from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task, unlabelled_rows
-from remp.labelling.tasks.folder import find_pictures, folder_task
-from remp.labelling.tasks.listed import listed_task
-from remp.labelling.tasks.task import LabellingTask, checked
+from remp.labelling.tasks.folder import find_pictures, folder_task, listed_task
 from remp.models import find_embedder
-from remp.propagation.learned import Learned
+from remp.propagation.fit import Learned
 from remp.rows import ArrayRows, Rows, Shard
 from remp.rows.dataset import is_part
-from remp.system.files import home
-from remp.system.places import Place
+from remp.system.files import Place, home
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from functools import cache
 
 import pytest
 import torch
+from torch import nn
 
 from remp.backbones import BACKBONES, Conv4, ResNet12
-from remp.backbones.base import Backbone
+from remp.backbones.base import Backbone, batch_norms, changed_batch_norms
 from remp.errors import ConfigError
 
 IMAGES_32 = (32, 32, 3)
@@ -188,3 +189,16 @@ def test_the_state_carries_everything_to_another_copy(make, backbone, images):
     other = make()
     other.load_state_dict(backbone.state_dict())
     assert torch.equal(other(images), backbone.eval()(images))
+
+
+def test_a_residual_network_has_four_batch_norms_a_block():
+    assert len(batch_norms(ResNet12())) == 16
+
+
+def test_each_layer_is_changed_by_its_own_number_and_only_for_a_while():
+    layers = nn.Sequential(nn.BatchNorm2d(2), nn.Sequential(nn.BatchNorm2d(2))).eval()
+    maps = torch.rand(3, 2, 4, 4)
+    before = layers(maps)
+    with changed_batch_norms(layers, lambda number, layer, inputs, output: output + 10**number):
+        torch.testing.assert_close(layers(maps), before + 1 + 10, atol=1e-3, rtol=1e-3)
+    assert torch.equal(layers(maps), before)

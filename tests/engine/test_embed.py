@@ -22,7 +22,7 @@ from remp.engine.embed import EmbedBlock, _SharedCache, embed
 from remp.engine.parts import EmbeddingParts
 from remp.engine.picture_blocks import FolderBlock
 from remp.errors import ConfigError, DataError, OutputError
-from remp.system.places import place
+from remp.system.files import place
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from embedding_cases import mean_colour_embedder
+from remp.engine import Threads
 from remp.engine.dataset import look_through
 from remp.engine.embed import embed
-from remp.engine.local import Threads
 from remp.errors import CheckpointError, ConfigError, DataError
 from remp.label_files import label, label_new
 from remp.labelling.pipeline import LabelOptions
-from remp.system.places import place
+from remp.system.files import place
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

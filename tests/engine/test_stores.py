@@ -15,7 +15,7 @@ from remp.errors import DataError
 from remp.label_files import label
 from remp.labelling.pipeline import LabelOptions
 from remp.rows.dataset import parquet_dataset
-from remp.system.places import Place
+from remp.system.files import Place
 
 fs = pytest.importorskip("pyarrow.fs")
 ROOT = Path(__file__).parents[2]

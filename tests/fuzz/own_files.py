@@ -17,18 +17,18 @@ from raw_data import write_tree
 from remp.datasets.base import open_prepared, prepared_folder, read_index
 from remp.datasets.prepare import prepare
 from remp.datasets.raw import ReadOptions
+from remp.engine import Threads
 from remp.engine.dataset import open_dataset
-from remp.engine.local import Threads
 from remp.engine.parts import EmbeddingParts, Part
 from remp.engine.picture_blocks import Block, FolderBlock
-from remp.export.labelled import read_results
+from remp.export import read_results
 from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles, digest
 from remp.labelling.output.result_folder import foreign_file, write_manifest
 from remp.labelling.output.tables import write_labels
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.report.label.tiles import ThumbnailCache
 from remp.studio.session import open_session
-from remp.system.places import Place
+from remp.system.files import Place
 
 VALUES = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
 KEYS = [digest(bytes([i])) for i in range(20)]

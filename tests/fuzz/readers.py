@@ -53,8 +53,7 @@ from remp.datasets.safe_pickle import as_text, load_pickle
 from remp.episodes import EpisodeSampler, Protocol
 from remp.episodes.files import load_episodes, save_episodes
 from remp.labelling.tasks.embeddings import embedding_task
-from remp.labelling.tasks.label_table import ID_COLUMNS, read_label_table
-from remp.labelling.tasks.listed import read_label_studio
+from remp.labelling.tasks.label_table import ID_COLUMNS, read_label_studio, read_label_table
 from remp.trained import build_method
 
 

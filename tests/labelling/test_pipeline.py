@@ -11,7 +11,7 @@ from clustered_rows import clustered_task
 from remp.errors import ConfigError
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.propagation.fit import fit_rows
 from remp.rows import ArrayRows
 

@@ -11,7 +11,7 @@ from remp.backbones import Conv4
 from remp.backbones.base import Backbone
 from remp.backbones.resnet12 import DropBlock
 from remp.episodes import Episodes
-from remp.methods.maml import MAML
+from remp.methods.maml import MAML, norm_by_first
 from small_episodes import N_WAY, small_episodes
 
 
@@ -137,3 +137,17 @@ def test_training_reaches_every_weight_running_statistic_and_counter():
     assert all(not torch.equal(value, changed[name]) for name, value in before.items())
     assert changed["backbone.layers.2.passes"] == 1
     assert backbone.training
+
+
+def test_the_norm_by_all_maps_is_batch_norm():
+    layer, maps = nn.BatchNorm2d(3), torch.randn(4, 3, 5, 5)
+    nn.init.normal_(layer.weight)
+    nn.init.normal_(layer.bias)
+    torch.testing.assert_close(norm_by_first(layer, maps, 4), layer(maps))
+    torch.testing.assert_close(norm_by_first(layer, maps, 2)[:2], layer(maps[:2]))
+
+
+def test_maps_after_the_first_do_not_count_for_the_norm():
+    layer, maps = nn.BatchNorm2d(3), torch.randn(4, 3, 5, 5)
+    other = torch.cat([maps[:3], 100 * maps[3:]])
+    assert torch.equal(norm_by_first(layer, maps, 2)[:3], norm_by_first(layer, other, 2)[:3])

@@ -8,8 +8,8 @@ import torch
 
 from rectification_cases import SHAPES, SWITCHES, episode, matrix
 from remp.errors import ConfigError
+from remp.rectification import Rectification
 from remp.rectification.rectify import rectify
-from remp.rectification.settings import Rectification
 
 DEGENERATE = {
     "zeros": lambda items: torch.zeros_like(items),

@@ -8,8 +8,8 @@ import torch
 
 from naive_remp import naive_probabilities, naive_prototypes, naive_rectify, naive_softmax
 from rectification_cases import SHAPES, SWITCHES, episode, matrix, name
+from remp.rectification import Rectification
 from remp.rectification.rectify import class_means, rectify
-from remp.rectification.settings import Rectification
 from remp.rectification.similarity import negative_squared_distance
 
 

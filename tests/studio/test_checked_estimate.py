@@ -7,10 +7,9 @@ import pytest
 
 from remp.labelling.outcome import AccuracyEstimate, Advice, Labelling
 from remp.studio.checked_estimate import Check, checks_of, judge
-from remp.studio.classes import StudioClass
 from remp.studio.collection import Labels, Prediction
 from remp.studio.proposals import CHECK, drawn_at_random
-from remp.studio.state import NONE
+from remp.studio.state import NONE, StudioClass
 from studio_cases import numbers_of, session_of, started, write_collection
 
 N = 400

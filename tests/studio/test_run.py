@@ -15,9 +15,16 @@ from pathlib import Path
 import pytest
 
 from remp.errors import ConfigError
-from remp.studio.one_server import OneServer
-from remp.studio.run import StudioOptions, _check_host, _listen, is_local, result_folder
-from remp.studio.sample import N_DIGITS, write_sample
+from remp.studio.run import (
+    N_DIGITS,
+    OneServer,
+    StudioOptions,
+    _check_host,
+    _listen,
+    is_local,
+    result_folder,
+    write_sample,
+)
 from studio_cases import write_collection
 
 pytest.importorskip("uvicorn", reason="the studio needs uvicorn: pip install starlette uvicorn")

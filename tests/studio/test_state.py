@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remp.errors import ConfigError
-from remp.studio.actions import apply, with_names, with_numbers
+from remp.studio.journal import apply, with_names, with_numbers
 from remp.studio.state import ACCEPTED, FREE, GIVEN, NONE, UNKNOWN, StudioState
 
 N = 12

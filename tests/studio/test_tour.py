@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from remp.studio.sample import SIDE_FOR_NETWORK, write_sample
+from remp.studio.run import SIDE_FOR_NETWORK, write_sample
 from studio_browser import BROWSER, Studio, chromium
 
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")

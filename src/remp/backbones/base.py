@@ -1,5 +1,7 @@
-"""What every backbone is: images in, maps or vectors out."""
+"""What every backbone is: images in, maps or vectors out; and its batch norms, for those who change them."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor, nn
 from remp.errors import ConfigError
 
 Readout = Literal["flatten", "average"]
+Change = Callable[[int, nn.BatchNorm2d, Tensor, Tensor], Tensor]
 
 
 class Backbone(nn.Module):
@@ -71,3 +74,28 @@ def after_each_stage(layers: nn.Sequential, n_stages: int, images: Tensor) -> li
     for i in range(n_stages):
         outputs.append(layers[i * length : (i + 1) * length](outputs[-1] if outputs else images))
     return outputs
+
+
+def batch_norms(backbone: nn.Module) -> list[nn.BatchNorm2d]:
+    """All batch norms of a backbone, in the order in which it names them."""
+    return [module for module in backbone.modules() if isinstance(module, nn.BatchNorm2d)]
+
+
+@contextmanager
+def changed_batch_norms(backbone: nn.Module, change: Change) -> Iterator[None]:
+    """While it lasts, batch norm number i gives `change(i, layer, input, output)` instead of its output: batch norms of
+    any backbone, changed from task to task without touching its code."""
+
+    def hook(number: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+        def changed(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            assert isinstance(layer, nn.BatchNorm2d)
+            return change(number, layer, inputs[0], output)
+
+        return changed
+
+    handles = [layer.register_forward_hook(hook(i)) for i, layer in enumerate(batch_norms(backbone))]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -124,8 +124,7 @@ def studio(
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Label pictures in the browser, with or without labels to start from, on your own machine."""
-    from remp.studio.run import StudioOptions, run_studio
-    from remp.studio.sample import SIDE_FOR_NETWORK, write_sample
+    from remp.studio.run import SIDE_FOR_NETWORK, StudioOptions, run_studio, write_sample
 
     if sample:
         folder, side = write_sample(folder or Path("digits-sample")), side or SIDE_FOR_NETWORK
@@ -185,8 +184,7 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
 ) -> None:
     """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""
-    from remp.export import WITH_SESSION, find_format
-    from remp.export.labelled import ExportOptions, pictures_of, read_results
+    from remp.export import WITH_SESSION, ExportOptions, find_format, pictures_of, read_results
     from remp.labelling.output.result_folder import ResultFolder
 
     if to not in WITH_SESSION:

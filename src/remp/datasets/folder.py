@@ -109,14 +109,11 @@ def _seeded_split(pictures: dict[_Parts, str], members: Members, seed: int) -> d
             f"{members.path} has {len(classes)} classes ({', '.join(list(classes)[:5])}), needed at least "
             f"{_LEAST_CLASSES * len(SPLITS)} to split them into train, val and test: add classes"
         )
-    order = sorted(classes, key=lambda name: _rank(seed, name))
+    # a name need not be UTF-8
+    order = sorted(classes, key=lambda name: hashlib.sha256(f"{seed}/{name}".encode(errors="surrogatepass")).digest())
     splits, start = {}, 0
     for split in SPLITS:
         chosen = sorted(order[start : start + n_of[split]])
         splits[split] = {name: classes[name] for name in chosen}
         start += n_of[split]
     return splits
-
-
-def _rank(seed: int, name: str) -> bytes:
-    return hashlib.sha256(f"{seed}/{name}".encode(errors="surrogatepass")).digest()  # a name need not be UTF-8

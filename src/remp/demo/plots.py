@@ -72,16 +72,12 @@ def rectification_picture(
         _draw_map(axes, showcase)
         titles = {"Attention of the first layer": showcase.before, "… and of the last": showcase.after}
         for axes, (title, stage) in zip(right.subplots(2, 1), titles.items(), strict=True):
-            axes.set_title(f"{title}: {_share_right(showcase, stage)}")
+            is_right = showcase.right(stage)
+            axes.set_title(f"{title}: {is_right.sum()} of {len(is_right)} queries right")
             _draw_attention(axes, showcase, stage)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, png())
     return showcase
-
-
-def _share_right(showcase: Showcase, stage: Stage) -> str:
-    right = showcase.right(stage)
-    return f"{right.sum()} of {len(right)} queries right"
 
 
 def _line_chart(lines: Mapping[str, Iterable[tuple[float, float]]], label: str, *, from_zero: bool = False) -> bytes:

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from remp.engine.local import Engine
+from remp.engine import Engine
 from remp.engine.parts import EmbeddingParts, skipped_in
 from remp.errors import DataError
+from remp.labelling.tasks import LabellingTask, make_task
 from remp.labelling.tasks.embeddings import column_values, read_parquet, with_labels
 from remp.labelling.tasks.folder import class_of
-from remp.labelling.tasks.task import LabellingTask, make_task
 from remp.rows import JoinedRows, Rows
 from remp.rows.dataset import part_names
 from remp.rows.parquet import open_parquet
 from remp.strangers import border
-from remp.system.places import Place
+from remp.system.files import Place
 from remp.system.progress import progress
 
 

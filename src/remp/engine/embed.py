@@ -12,16 +12,15 @@ import numpy as np
 
 from remp.backbones.embedding import Embedder
 from remp.datasets.decode import UnreadablePicture, centre_square
-from remp.engine.local import Engine, Threads
+from remp.engine import Engine, Threads
 from remp.engine.parts import EmbeddingParts, Part
 from remp.engine.picture_blocks import Block, Item, find_blocks, picture_bytes
 from remp.errors import ConfigError, DataError
 from remp.labelling.embedding.cache import EmbeddingCache, digest
 from remp.labelling.embedding.pictures import picture_hash
 from remp.models import DEFAULT_EMBEDDER, find_embedder
-from remp.system.files import home
+from remp.system.files import Place, home, place
 from remp.system.memory import keep_freed_memory
-from remp.system.places import Place, place
 from remp.system.progress import progress
 from remp.system.threads import read_ahead
 

@@ -16,7 +16,7 @@ from remp.engine.picture_blocks import Block, FolderBlock, ParquetBlock, block_k
 from remp.errors import ConfigError, DataError, OutputError
 from remp.rows.parquet import open_parquet
 from remp.strangers import reason
-from remp.system.places import Place
+from remp.system.files import Place
 from remp.system.threads import read_ahead
 
 _ABOUT, _SKIPPED = "_embedding.json", "_skipped.csv"

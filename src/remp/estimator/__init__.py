@@ -18,10 +18,9 @@ from remp.checks import check_choice
 from remp.errors import ConfigError
 from remp.estimator.label_codes import UNLABELLED, encoded
 from remp.propagation.adaptive import Adapted, Adaptive
-from remp.propagation.fit import RowAnswers, fit_rows
-from remp.propagation.learned import Learned
+from remp.propagation.fit import Learned, RowAnswers, fit_rows
+from remp.rectification import Metric, Repulsion, RowNorm
 from remp.rectification.propagate import Propagated, Propagation
-from remp.rectification.settings import Metric, Repulsion, RowNorm
 from remp.rows import ArrayRows, JoinedRows, Rows, shard_of
 from remp.rows.dataset import as_rows, is_rows, join
 

@@ -1,4 +1,10 @@
-"""One pass over all rows: the likeliest classes of each, their probabilities, and what they sum to."""
+"""One pass over all rows: the likeliest classes of each, their probabilities, and what they sum to; then who keeps a
+label.
+
+Unknown are items that resemble no class: those less at home than labelled items whose label was hidden. How much an
+item is at home is its resemblance to the nearest class plus its largest score without rectification, each in units of
+its spread among the held-out items: a stranger is unlike the examples of every class, and none claims it.
+"""
 
 from dataclasses import dataclass
 
@@ -6,8 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remp.labelling.outcome import STATUSES
+from remp.labelling.tasks import LabellingTask
 from remp.propagation.fit import Fitted
 from remp.rows import Block, Rows, Shard
+
+# The share of items of the known classes that may be called unknown, were they normal; 5 % of real ones are.
+_FALSE_ALARMS = 0.065
+# Without held-out items: this many standard deviations below the middle of all items.
+_FAR = 3.0
 
 
 @dataclass(frozen=True)
@@ -108,3 +121,46 @@ def _chosen(probabilities: Tensor, given: Tensor) -> dict[str, Tensor]:
         "probability": values[:, 0],
         "margin": values[:, 0] - values[:, 1],
     }
+
+
+def status_of(task: LabellingTask, decision: Decision, fitted: Fitted | None, reject: float | None) -> np.ndarray:
+    """(n,) index into STATUSES. reject: the least probability of a label. Without `fitted`, nothing is unknown."""
+    status = np.full(len(task.names), STATUSES.index("labelled"), np.int8)
+    if reject is not None:
+        status[decision.probability < reject] = STATUSES.index("uncertain")
+    if fitted is not None:
+        held_out = fitted.held_out.resemblance, fitted.held_out.plain.amax(-1).numpy()
+        spreads = spreads_of(*held_out)
+        values = at_home(decision.resemblance, decision.top_score, spreads)
+        status[values < smallest_known(at_home(*held_out, spreads), values[~task.is_labelled])] = STATUSES.index(
+            "unknown"
+        )
+    status[task.is_labelled] = STATUSES.index("given")
+    return status
+
+
+def at_home(resemblance: np.ndarray, top_score: np.ndarray, spreads: tuple[float, float]) -> np.ndarray:
+    """(m,) and (m,) -> (m,), larger is more at home. spreads: standard deviations of either among held-out items."""
+    return resemblance / spreads[0] + top_score / spreads[1]
+
+
+def spreads_of(resemblance: np.ndarray, top_score: np.ndarray) -> tuple[float, float]:
+    """The standard deviations of held-out items (m,), none of them 0; a score counts for nothing without two items."""
+    if len(resemblance) < 2:
+        return 1.0, float("inf")
+    return tuple(float(max(values.std(ddof=1), 1e-6)) for values in (resemblance, top_score))  # type: ignore[return-value]
+
+
+def smallest_known(held_out: np.ndarray, everything: np.ndarray) -> float:
+    """What is less at home than this is unknown: the limit of prediction for one more item like the held-out ones (m,),
+    or, without two of these, far below all items (k,), of which most should be known."""
+    if len(held_out) > 1:
+        from scipy.special import stdtrit
+
+        quantile = float(stdtrit(len(held_out) - 1, 1 - _FALSE_ALARMS))
+        return float(held_out.mean() - quantile * held_out.std(ddof=1) * np.sqrt(1 + 1 / len(held_out)))
+    if not len(everything):
+        return -np.inf
+    middle = np.median(everything)
+    deviation = 1.4826 * np.median(np.abs(everything - middle))  # the factor makes it that of a normal distribution
+    return float(middle - _FAR * deviation)

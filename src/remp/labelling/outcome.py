@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from remp.checks import required
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 
 if TYPE_CHECKING:
-    from remp.labelling.embedding.embed import Stage
+    from remp.labelling.embedding import Stage
     from remp.propagation.fit import Fitted
 
 Status = Literal["given", "labelled", "uncertain", "unknown"]

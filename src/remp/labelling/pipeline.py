@@ -10,20 +10,18 @@ import torch
 
 from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError
-from remp.labelling.decision import Decision, decide
+from remp.labelling.decision import Decision, decide, status_of
 from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
 from remp.labelling.output.class_folders import Way
 from remp.labelling.quality.advice import MOST_CANDIDATES, advise
 from remp.labelling.quality.duplicates import duplicates
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.findings import similar_classes, single_examples, suspicious_labels
-from remp.labelling.quality.unknown import at_home, smallest_known, spreads_of
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.models import DEFAULT_EMBEDDER
+from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive
-from remp.propagation.fit import Fitted, fit_rows
-from remp.propagation.held_out import sample_of
-from remp.propagation.learned import Learned
+from remp.propagation.fit import Fitted, Learned, fit_rows
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import Rows, Shard, shard_of
 
@@ -120,7 +118,7 @@ def label_rows(
     if decision is None:
         return None
     with _timed("judge", seconds):
-        status = _status(task, decision, fitted, reject)
+        status = status_of(task, decision, fitted, reject)
         estimate, no_estimate = _estimate(task, rows, fitted, counts, status)
         findings = (
             *(() if model else suspicious_labels(task, fitted.held_out, fitted.calibration)),
@@ -130,7 +128,7 @@ def label_rows(
             *(() if model else single_examples(task)),
             *similar_classes(task, decision.confusion),
         )
-        status = status if unknown else _status(task, decision, None, reject)
+        status = status if unknown else status_of(task, decision, None, reject)
         label_next = _label_next(task, rows, fitted.model, decision, status, n_next, model)
         mapped = np.union1d(
             *(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled))
@@ -185,22 +183,6 @@ def _estimate(
             "check it, so label one or two more items of each class"
         )
     return estimate, ""
-
-
-def _status(task: LabellingTask, decision: Decision, fitted: Fitted | None, reject: float | None) -> np.ndarray:
-    """(n,) index into STATUSES; nothing is unknown without what was fitted."""
-    status = np.full(len(task.names), STATUSES.index("labelled"), np.int8)
-    if reject is not None:
-        status[decision.probability < reject] = STATUSES.index("uncertain")
-    if fitted is not None:
-        held_out = fitted.held_out.resemblance, fitted.held_out.plain.amax(-1).numpy()
-        spreads = spreads_of(*held_out)
-        values = at_home(decision.resemblance, decision.top_score, spreads)
-        status[values < smallest_known(at_home(*held_out, spreads), values[~task.is_labelled])] = STATUSES.index(
-            "unknown"
-        )
-    status[task.is_labelled] = STATUSES.index("given")
-    return status
 
 
 def _label_next(

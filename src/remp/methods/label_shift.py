@@ -8,8 +8,8 @@ from torch import Tensor
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.maths.feature_norms import cl2n
+from remp.rectification import Rectification
 from remp.rectification.rectify import rectify
-from remp.rectification.settings import Rectification
 
 
 class LabelShiftEM(Method):

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad
 
+from remp.backbones.base import changed_batch_norms
 from remp.episodes import Episodes
 from remp.methods.base import Method, backbone_of, evaluation_mode, vector_size
-from remp.methods.maths.batch_norm_hooks import changed_batch_norms, norm_by_first
 from remp.methods.maths.whole_episode import all_items
 from remp.rectification.number_range import at_least_single, in_safe_range, to_dtype
 
@@ -97,6 +97,13 @@ class MAML(Method):
 
     def _step(self, gradient: Tensor) -> Tensor:
         return self.inner_rate * (gradient.detach() if self.first_order else gradient)
+
+
+def norm_by_first(layer: nn.BatchNorm2d, maps: Tensor, count: int) -> Tensor:
+    """Batch norm of all maps by the statistics of the first `count` of them: (n, width, h, w) -> the same shape."""
+    variance, mean = torch.var_mean(maps[:count], dim=(0, 2, 3), correction=0)
+    factor = layer.weight * (variance + layer.eps).rsqrt()
+    return maps * factor[:, None, None] + (layer.bias - mean * factor)[:, None, None]
 
 
 def _apply(head: Tensor, features: Tensor) -> Tensor:

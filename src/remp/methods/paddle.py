@@ -8,11 +8,13 @@ from torch import Tensor
 from remp.checks import check_choice, require_at_least, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.mixture import in_spread, mixture_scores
-from remp.methods.maths.whole_episode import stacked
+from remp.methods.maths.whole_episode import inner_products, mean_weights, squared_distances, stacked
 from remp.rectification.number_range import TINY, in_safe_range, to_dtype
+from remp.rectification.similarity import unit
 
 Normalisation = Literal["spread", "range"]
+_SMALLEST_SHARE = 1e-6
+_SMALLEST_SPREAD = 1e-3  # of unit vectors; below, rounding would be taken for differences
 
 
 class PADDLE(Method):
@@ -60,6 +62,37 @@ class PADDLE(Method):
         scales, penalties = (items.new_full((self.steps,), value) for value in (self.scale, self.penalty))
         scores = mixture_scores(items, labels, scales, penalties)
         return to_dtype(scores.log_softmax(-2), features.dtype).transpose(-1, -2)
+
+
+def mixture_scores(items: Tensor, labels: Tensor, scales: Tensor, penalties: Tensor) -> Tensor:
+    """Scores (E, N, Q) of the queries after as many updates as there are scales; their softmax over N is the answer.
+
+    A mixture of round Gaussians whose shares are free. An update scores a query for a class by
+    -½ scale · ‖q - w_n‖² + penalty · log(share of the class among the queries), the share left out at first, and moves
+    w_n to the mean of the items by these answers and the labels.
+
+    items: (E, S + Q, d), support first. labels: of the support, one-hot (E, N, S). scales, penalties: (steps,).
+    """
+    products, n_support = inner_products(items), labels.shape[-1]
+    weights, log_shares = mean_weights(labels, items.shape[1]), torch.zeros_like(labels[..., :1])
+    scores = log_shares
+    for scale, penalty in zip(scales, penalties, strict=True):
+        scores = penalty * log_shares - scale / 2 * squared_distances(weights, products)[..., n_support:]
+        answers = scores.softmax(-2)
+        log_shares = (answers.mean(-1, keepdim=True) + _SMALLEST_SHARE).log()
+        weights = mean_weights(torch.cat([labels, answers], dim=-1))
+    return scores
+
+
+def in_spread(items: Tensor, n_support: int) -> Tensor:
+    """Unit vectors, centred and divided by the root mean square distance of the queries from their mean: (E, S + Q, d).
+
+    Queries that agree, or a single one, have no spread: they are not divided.
+    """
+    items = unit(items)
+    items = items - items[:, n_support:].mean(1, keepdim=True)
+    spread = items[:, n_support:].square().sum(-1).mean(-1).sqrt()  # (E,)
+    return items / torch.where(spread < _SMALLEST_SPREAD, 1.0, spread)[:, None, None]
 
 
 def _in_range(items: Tensor, n_support: int) -> Tensor:

@@ -10,8 +10,8 @@ from remp.checks import check_choice
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy, for_training_classes
+from remp.rectification import Metric, Rectification, Repulsion, RowNorm
 from remp.rectification.rectify import Rectified, rectify
-from remp.rectification.settings import Metric, Rectification, Repulsion, RowNorm
 from remp.rectification.similarity import SIMILARITIES, unit
 
 Schedule = Literal["cooperative", "global-then-local", "local", "global"]

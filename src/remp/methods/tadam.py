@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from remp.backbones.base import batch_norms, changed_batch_norms
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, backbone_of, cross_entropy, for_training_classes, vector_size
-from remp.methods.maths.batch_norm_hooks import batch_norms, changed_batch_norms
 from remp.methods.maths.whole_episode import all_class_ids, all_items
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import negative_distance

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.mixture import in_spread, mixture_scores
 from remp.methods.maths.whole_episode import stacked
+from remp.methods.paddle import in_spread, mixture_scores
 from remp.rectification.number_range import to_dtype
 
 # Learned on the validation classes of CIFAR-FS by results/learn_unem.py, one value a layer.

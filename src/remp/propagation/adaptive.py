@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError, DataError
+from remp.propagation import SEED, sample_of
 from remp.propagation.logistic import Linear, fit_logistic
 from remp.propagation.products import Lens, Products
 from remp.propagation.surroundings import Surroundings, Told, nothing, surroundings_of
@@ -45,7 +46,6 @@ _MOST_OF_A_CLASS, _MOST_LABELLED = 200, 10_000
 _GRAPH_ROWS = 1000
 # Transformed rows are kept from layer to layer if they are no more numbers than these: 64 MiB.
 _KEPT = 2**24
-_SEED = 20210620
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def _look_around(rows: Rows, labels: np.ndarray, n_classes: int, transform: RowT
     if not len(unlabelled) or not 1 < n_classes <= _GRAPH_ROWS:
         return None
     labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
-    chosen = np.sort(np.concatenate([labelled, _sample(unlabelled, _GRAPH_ROWS)]))
+    chosen = np.sort(np.concatenate([labelled, sample_of(unlabelled, _GRAPH_ROWS)]))
     around = _features(RowTransform(transform.parts), rows.take(chosen), 1.0)
     return surroundings_of(chosen, around, transform.centre, has_graph=transform.parts.l2)
 
@@ -293,7 +293,7 @@ def without_root_of_signed(parts: FeatureTransform, rows: Rows) -> FeatureTransf
     """The parts without power, if too many numbers of a sample of the rows are negative for it."""
     if not parts.power or not len(rows):
         return parts
-    numbers = rows.take(_sample(np.arange(len(rows)), _SIGN_ROWS)).double()
+    numbers = rows.take(sample_of(np.arange(len(rows)), _SIGN_ROWS)).double()
     is_signed = float(-numbers.clamp(max=0).sum()) > _NEGATIVE * float(numbers.abs().sum())
     return replace(parts, power=False) if is_signed else parts
 
@@ -303,17 +303,12 @@ def _regression_sample(labels: np.ndarray, n_classes: int) -> np.ndarray:
     return _few_of_each(labels, n_classes, max(1, min(_MOST_OF_A_CLASS, _MOST_LABELLED // n_classes)))
 
 
-def _sample(numbers: np.ndarray, most: int) -> np.ndarray:
-    """At most `most` of these numbers, drawn by a fixed seed."""
-    return numbers if len(numbers) <= most else np.random.default_rng(_SEED).choice(numbers, most, replace=False)
-
-
 def _few_of_each(labels: np.ndarray, n_classes: int, most: int) -> np.ndarray:
     """Numbers of at most `most` labelled rows of each class, ascending, drawn by a fixed seed."""
     labelled = np.flatnonzero(labels >= 0)
     if np.bincount(labels[labelled], minlength=n_classes).max() <= most:
         return labelled
-    random = np.random.default_rng(_SEED)
+    random = np.random.default_rng(SEED)
     return np.sort(np.concatenate([random.permutation(np.flatnonzero(labels == c))[:most] for c in range(n_classes)]))
 
 

@@ -1,4 +1,5 @@
-"""What the labelled rows get when their label is hidden: all that can be known of the quality of the others."""
+"""What the labelled rows get when their label is hidden: all that can be known of the quality of the others. And how
+much a row resembles a class at all, which is known of every row."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -7,10 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remp.propagation import SEED, sample_of
 from remp.propagation.adaptive import Adapted, Adaptive, adapt
-from remp.propagation.likeness import fit_likeness
 from remp.propagation.surroundings import Told
-from remp.rectification.propagate import Propagated, Propagation, propagate
+from remp.rectification.propagate import Passes, Propagated, Propagation, propagate
+from remp.rectification.similarity import cosine
+from remp.rectification.transform import FeatureTransform, RowTransform
 from remp.rows import ArrayRows, Rows, Shard
 from remp.system.threads import on_all_cores
 
@@ -19,7 +22,31 @@ MOST_FOLDS = 5
 _ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 # Labelled rows that are looked at: more would take long, and tell little more.
 _MOST_LABELLED = 10_000
-SEED = 20210620
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How much a row resembles the nearest class, to find rows of no class: by the labelled rows alone, not centred.
+
+    Rectified prototypes would not do: a heap of strangers draws the nearest one to itself, and looks at home there.
+    Nor would centred rows: what lies between the classes is the centre, and strangers lie elsewhere.
+
+    transform: of rows, without centring. means: (N, d) of the labelled rows of each class, transformed.
+    """
+
+    transform: RowTransform
+    means: Tensor
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Cosine with the nearest class mean: raw rows (m, d) -> (m,)."""
+        return cosine(self.transform(rows.float()), self.means).amax(-1)
+
+
+def fit_likeness(rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureTransform, shard: Shard) -> Likeness:
+    """labels: (n,), -1 for unlabelled."""
+    transform = RowTransform(replace(parts, centre=False))
+    sums, counts = Passes(rows, labels, n_classes, transform, torch.float32, shard).label_sums()
+    return Likeness(transform, (sums / counts[:, None]).float())
 
 
 @dataclass(frozen=True)
@@ -105,13 +132,6 @@ def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:
         if len(members) > 1:
             folds[random.permutation(members)] = np.arange(len(members)) % MOST_FOLDS
     return folds
-
-
-def sample_of(numbers: np.ndarray, most: int) -> np.ndarray:
-    """At most `most` of these numbers (k,), drawn without replacement by a fixed seed, in ascending order."""
-    if len(numbers) <= most:
-        return np.sort(numbers)
-    return np.sort(np.random.default_rng(SEED).choice(numbers, most, replace=False))
 
 
 def _few_labelled(labels: np.ndarray, n_classes: int) -> np.ndarray:

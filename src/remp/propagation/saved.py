@@ -16,10 +16,8 @@ from torch import Tensor
 from remp.errors import CheckpointError, ConfigError
 from remp.propagation.adaptive import Adapted, Adaptive
 from remp.propagation.calibration import Calibration
-from remp.propagation.fit import Fitted
-from remp.propagation.held_out import HeldOut
-from remp.propagation.learned import Learned
-from remp.propagation.likeness import Likeness
+from remp.propagation.fit import Fitted, Learned
+from remp.propagation.held_out import HeldOut, Likeness
 from remp.propagation.logistic import Linear
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.transform import RowTransform

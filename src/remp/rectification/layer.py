@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from remp.episodes import one_hot_rows
+from remp.rectification import Rectification
 from remp.rectification.number_range import away_from_zero
-from remp.rectification.settings import Rectification
 from remp.rectification.similarity import negative_distance, unit
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError
-from remp.rectification.settings import Rectification
+from remp.rectification import Rectification
 
 TINY = 1e-12
 # Squares of larger values, summed over many dimensions, could overflow float32: they are computed in float64.

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from remp.episodes import one_hot_rows
+from remp.rectification import Rectification
 from remp.rectification.layer import attention_weights, full_attention, query_sums, scores, start
 from remp.rectification.number_range import in_safe_range, largest_safe, to_dtype, to_dtype_from_best
-from remp.rectification.settings import Rectification
 
 
 @dataclass(frozen=True)

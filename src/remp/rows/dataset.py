@@ -12,7 +12,7 @@ from remp.errors import DataError
 from remp.rows.array import ArrayRows, JoinedRows, Rows, check_table, chunk_rows
 from remp.rows.parquet import ParquetRows
 from remp.rows.ray_tasks import RayRows, RayTasks
-from remp.system.places import Place, place
+from remp.system.files import Place, place
 
 
 def parquet_dataset(folder: str | Path, columns: str | Sequence[str] = "embedding") -> JoinedRows:

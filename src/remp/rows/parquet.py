@@ -12,7 +12,7 @@ from torch import Tensor
 from remp.errors import DataError
 from remp.rows.array import chunk_rows
 from remp.strangers import border, listed, shortened
-from remp.system.places import place
+from remp.system.files import place
 
 # Read at once from the file, so that a row group of gigabytes is not.
 _BUFFER_BYTES = 4 << 20

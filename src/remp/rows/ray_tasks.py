@@ -15,8 +15,7 @@ from torch import Tensor
 
 from remp.errors import ConfigError
 from remp.rows.array import JoinedRows, Rows, read_only_tensor
-from remp.rows.blocks import GROUP, Block, add, blocks_of, joined_parts
-from remp.rows.sharding import Shard
+from remp.rows.sharding import GROUP, Block, Shard, add, blocks_of, joined_parts
 from remp.system.progress import progress
 
 Item = TypeVar("Item")
@@ -67,7 +66,7 @@ class RayTasks:
                 self._ray.cancel(reference)
 
     def total(self, work: Callable[[Item], Made], items: list[Item], finished: Callable[[int], None]) -> Made:
-        """The sum of work(item) over all items, one or more, in the order of `remp.rows.blocks`: the sums of groups are
+        """The sum of work(item) over all items, one or more, in the order of `sharding.total`: the sums of groups are
         tasks, too, so that one message for each group comes here. finished: called with the number of each item."""
         handle, whole = [self._ray.put(work)], list[Made]()
         groups = [[self.begin(handle, item) for item in items[at : at + GROUP]] for at in range(0, len(items), GROUP)]

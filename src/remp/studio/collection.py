@@ -13,22 +13,21 @@ from torch import Tensor
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
 from remp.labelling.decision import choose
-from remp.labelling.embedding.embed import EmbeddingRun
+from remp.labelling.embedding import EmbeddingRun
 from remp.labelling.outcome import STATUSES, Finding, Labelling
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.duplicates import Duplicates, equal_groups, find_duplicates, near_groups, told
-from remp.labelling.tasks.folder import folder_task
-from remp.labelling.tasks.listed import listed_task
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks.folder import folder_task, listed_task
+from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive, without_root_of_signed
 from remp.propagation.fit import fit_rows
-from remp.propagation.held_out import learn, sample_of
+from remp.propagation.held_out import learn
 from remp.propagation.surroundings import Surroundings
 from remp.rectification.propagate import Propagated
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
 from remp.rows import ArrayRows, Shard
-from remp.studio.classes import StudioClass
-from remp.studio.state import UNKNOWN
+from remp.studio.state import UNKNOWN, StudioClass
 from remp.system.files import home
 from remp.system.progress import progress
 
@@ -299,11 +298,7 @@ def find_all(prediction: Prediction, features: Features) -> list[Finding]:
     """The findings of `remp label`, duplicates too, by numbers of the collection."""
     labelling = prediction.labelling
     of_rows = [*labelling.findings, *told(labelling.task, features.duplicates, most=None)]
-    return [_renumbered(one, features.items) for one in of_rows]
-
-
-def _renumbered(finding: Finding, numbers: np.ndarray) -> Finding:
-    return replace(finding, items=tuple(int(numbers[item]) for item in finding.items))
+    return [replace(one, items=tuple(int(features.items[item]) for item in one.items)) for one in of_rows]
 
 
 def _spread(values: np.ndarray, items: np.ndarray, n: int, empty: int) -> np.ndarray:

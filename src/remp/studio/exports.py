@@ -9,15 +9,13 @@ import numpy as np
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
-from remp.export import WITH_SESSION, find_format
-from remp.export.labelled import ExportOptions, of_labelling, pictures_of, said_with
+from remp.export import WITH_SESSION, ExportOptions, find_format, of_labelling, pictures_of, said_with
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
-from remp.labelling.tasks.listed import listed_task
+from remp.labelling.tasks.folder import listed_task
 from remp.models import DEFAULT_EMBEDDER, find_embedder
-from remp.propagation.fit import fit_rows
-from remp.propagation.held_out import sample_of
-from remp.propagation.learned import Learned
+from remp.propagation import sample_of
+from remp.propagation.fit import Learned, fit_rows
 from remp.propagation.saved import FILE, save_labelling
 from remp.report.label import write_label_report
 from remp.rows import ArrayRows

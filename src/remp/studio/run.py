@@ -1,4 +1,5 @@
-"""`remp studio` from end to end: open a collection, serve the page on this machine, until it is stopped."""
+"""`remp studio` from end to end: open a collection, serve the page on this machine, until it is stopped; one
+server for each journal, and a sample to try it with."""
 
 import contextlib
 import ipaddress
@@ -10,13 +11,15 @@ import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import numpy as np
 
 from remp.backbones.embedding import Embedder
-from remp.errors import ConfigError
+from remp.errors import ConfigError, OutputError
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.studio.collection import open_collection
-from remp.studio.one_server import OneServer
 from remp.studio.session import Session, open_session
 from remp.system.files import home
 
@@ -186,3 +189,86 @@ def _greet(options: StudioOptions, address: str, token: Callable[[], str], sessi
 def _more_addresses(say: Callable[[str], Any], fresh: Callable[[], str]) -> None:
     for _ in sys.stdin:
         say(f"  {fresh()}")
+
+
+class OneServer:
+    """Holds a lock for as long as the process lives, however it ends; the file says where the server is."""
+
+    def __init__(self, file: Path, folder: Path) -> None:
+        """Raises ConfigError with the address of the other server if there is one."""
+        self._file = file
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._open: IO[str] = open(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "r+", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise OutputError(f"{file} cannot be written: {error.strerror}. Give --out FOLDER elsewhere") from error
+        if not _lock(self._open):
+            address = self._open.read().strip() or "an address that it has not written down yet"
+            self._open.close()
+            raise ConfigError(f"{folder} is open in a studio already: {address}. Go there, or stop that one first")
+
+    def say(self, address: str) -> None:
+        """Write down where the server is."""
+        self._open.seek(0)
+        self._open.truncate()
+        self._open.write(f"{address}\n")
+        self._open.flush()
+
+    def close(self) -> None:
+        self._file.unlink(missing_ok=True)
+        self._open.close()
+
+
+def _lock(file: IO[str]) -> bool:
+    """Whether the file is ours now; the system unlocks it when the process ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return _lock_on_windows(file)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _lock_on_windows(file: IO[str]) -> bool:
+    import msvcrt
+
+    try:
+        file.seek(1 << 20)  # beyond the address, which others may read
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except OSError:
+        return False
+    finally:
+        file.seek(0)
+    return True
+
+
+_SIDE, _MARGIN = 80, 1  # pixels of a digit's picture; white around its eight by eight
+N_DIGITS = 1797
+SIDE_FOR_NETWORK = 128  # pixels that the network is fed: digits have few
+
+
+def write_sample(folder: Path) -> Path:
+    """Write the digits as pictures with nothing about what they are; a folder that has them is left as it is."""
+    if folder.exists() and any(folder.iterdir()):
+        if sum(path.suffix == ".png" and path.name.startswith("digit-") for path in folder.iterdir()) >= N_DIGITS:
+            return folder
+        raise ConfigError(f"{folder} has something else in it: give the name of a new folder for the sample")
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    images = load_digits().images  # (1797, 8, 8), 0 … 16, ink is bright
+    paper = 255 - np.pad(images, ((0, 0), (_MARGIN, _MARGIN), (_MARGIN, _MARGIN))) * (255 / 16)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".digits-", dir=folder.parent) as partial:
+        for number, image in enumerate(np.round(paper).astype(np.uint8)):
+            large = Image.fromarray(image).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+            large.save(Path(partial) / f"digit-{number:04d}.png")
+        if folder.exists():
+            folder.rmdir()  # empty, as was seen above
+        (Path(partial)).rename(folder)
+        Path(partial).mkdir()  # for its end
+    folder.chmod(0o755)
+    return folder

@@ -13,15 +13,12 @@ from threadpoolctl import threadpool_limits
 from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import Advice, Finding
-from remp.labelling.tasks.task import LabellingTask
-from remp.studio.actions import Action, apply, with_names, with_numbers
+from remp.labelling.tasks import LabellingTask
 from remp.studio.checked_estimate import Check, Judged, checks_of, judge
 from remp.studio.collection import Embedding, Features, Labels, Overtaken, Prediction, find_all, predict, predict_soon
-from remp.studio.gain import Gain, Point, expected_gain
-from remp.studio.groups import Group, find_groups
-from remp.studio.journal import Journal
+from remp.studio.journal import Action, Journal, apply, with_names, with_numbers
 from remp.studio.plane import FEW, Cartographer, lay_out, main_directions, quick_plane
-from remp.studio.proposals import propose
+from remp.studio.proposals import Gain, Group, Point, expected_gain, find_groups, propose
 from remp.studio.state import NONE, StudioState
 
 BATCH = 24  # pictures that are proposed at once

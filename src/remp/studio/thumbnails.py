@@ -2,14 +2,11 @@
 
 import sqlite3
 import threading
-from io import BytesIO
 from pathlib import Path
-
-from PIL import Image
 
 from remp.datasets.decode import centre_square, whole_picture
 from remp.labelling.embedding.cache import identity
-from remp.labelling.embedding.pictures import read_file
+from remp.labelling.embedding.pictures import as_jpeg, read_file
 
 SIDE, LONGEST = 176, 1600  # pixels
 _QUALITY = 82
@@ -36,13 +33,13 @@ class Thumbnails:
         """The centre square as JPEG, and a mark that changes with the file. Raises UnreadablePicture."""
         known = identity(path)
         if known:
-            jpeg = self._ask("SELECT jpeg FROM thumbnails WHERE key = ?", known.key + _FORM)
-            if jpeg:
-                return jpeg, known.key.hex()
-        jpeg = _jpeg(Image.fromarray(centre_square(read_file(path), SIDE)), _QUALITY)
+            kept = self._ask("SELECT jpeg FROM thumbnails WHERE key = ?", known.key + _FORM)
+            if kept:
+                return kept, known.key.hex()
+        made = as_jpeg(centre_square(read_file(path), SIDE), _QUALITY)
         if known and known.is_settled:
-            self._ask("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", known.key + _FORM, jpeg)
-        return jpeg, known.key.hex() if known else ""
+            self._ask("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", known.key + _FORM, made)
+        return made, known.key.hex() if known else ""
 
     def close(self) -> None:
         with self._lock:
@@ -63,16 +60,10 @@ class Thumbnails:
 
 def large(path: Path) -> bytes:
     """The whole picture as JPEG. Raises UnreadablePicture."""
-    return _jpeg(Image.fromarray(whole_picture(read_file(path), LONGEST)), 88)
+    return as_jpeg(whole_picture(read_file(path), LONGEST), 88)
 
 
 def mark(path: Path) -> str:
     """What changes with the file; empty if it is not there."""
     known = identity(path)
     return known.key.hex() if known else ""
-
-
-def _jpeg(image: Image.Image, quality: int) -> bytes:
-    buffer = BytesIO()
-    image.save(buffer, format="JPEG", quality=quality)
-    return buffer.getvalue()

@@ -1,14 +1,20 @@
-"""Where data and caches live, and files that are either the old one or the whole new one."""
+"""Files and folders, of this machine or at an address such as s3:// or gs://; where data and caches live; files
+that are either the old one or the whole new one."""
 
 import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import platformdirs
+
+from remp.errors import DataError
 
 _ABANDONED_AFTER = 3600  # seconds
 
@@ -49,3 +55,133 @@ def home() -> Path:
     """The folder for data and caches: `$REMP_HOME`, or the platform's cache folder."""
     chosen = os.environ.get("REMP_HOME")
     return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("remp"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or folder of this machine, or of any that pyarrow's file systems read.
+
+    address: a path, or an address such as s3://bucket/folder. Options of the file system follow a question mark:
+    s3://bucket/folder?endpoint_override=127.0.0.1:9000&scheme=http. Credentials come from the environment.
+
+    >>> Place("s3://photos/2024?region=eu-north-1") / "a.jpg"
+    Place(address='s3://photos/2024/a.jpg?region=eu-north-1')
+    """
+
+    address: str
+
+    def __post_init__(self) -> None:
+        if self.is_local:
+            object.__setattr__(self, "address", os.path.abspath(self.address.removeprefix("file://")))
+
+    def __str__(self) -> str:
+        return self.address.partition("?")[0] if not self.is_local else self.address
+
+    def __truediv__(self, name: str) -> "Place":
+        if self.is_local:
+            return Place(os.path.join(self.address, name))
+        folder, mark, options = self.address.partition("?")
+        return Place(f"{folder.rstrip('/')}/{name}{mark}{options}")
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.address or self.address.startswith("file://")
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return os.path.basename(str(self).rstrip("/"))
+
+    @property
+    def path(self) -> Path:
+        """Of a place on this machine."""
+        assert self.is_local, f"{self} is not on this machine"
+        return Path(self.address)
+
+    def is_file(self) -> bool:
+        from pyarrow.fs import FileType
+
+        return self._info().type == FileType.File
+
+    def is_folder(self) -> bool:
+        """Object stores know no folders: there, what something lies under is one."""
+        from pyarrow.fs import FileType
+
+        return self._info().type == FileType.Directory
+
+    def size(self) -> int:
+        """Bytes of a file."""
+        return int(self._info().size or 0)
+
+    def files(self, *, deep: bool = False) -> list[str]:
+        """The names of the files in a folder, sorted; deep: and below it, with "/". None where there is no folder."""
+        from pyarrow.fs import FileSelector, FileType
+
+        system, path = self._open()
+        found = _mended(self, system.get_file_info, FileSelector(path, allow_not_found=True, recursive=deep))
+        start = len(path.rstrip("/")) + 1
+        return sorted(info.path[start:] for info in found if info.type == FileType.File)
+
+    def open(self) -> Any:
+        """A pyarrow file that reads what is asked for."""
+        system, path = self._open()
+        return _mended(self, system.open_input_file, path)
+
+    def read(self) -> bytes:
+        """All of a file. Raises OSError."""
+        system, path = self._open()
+        with system.open_input_file(path) as file:
+            return file.readall()
+
+    def write(self, content: bytes) -> None:
+        """Make a file of these bytes; it is there as a whole or not at all. Raises OSError."""
+        if self.is_local:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.path, content)
+            return
+        system, path = self._open()
+        with system.open_output_stream(path, compression=None) as stream:  # there when the upload is complete
+            stream.write(content)
+
+    def _info(self) -> Any:
+        system, path = self._open()
+        return _mended(self, system.get_file_info, path)
+
+    def _open(self) -> tuple[Any, str]:
+        """A file system of pyarrow, and the path in it."""
+        if self.is_local:
+            return _pyarrow_fs().LocalFileSystem(), self.address
+        folder, mark, options = self.address.partition("?")
+        scheme, _, rest = folder.partition("://")
+        root, _, below = rest.partition("/")
+        system, path = _system(f"{scheme}://{root}{mark}{options}")
+        return system, f"{path.rstrip('/')}/{below}".rstrip("/")
+
+
+def place(address: "str | Path | Place") -> Place:
+    return address if isinstance(address, Place) else Place(str(address))
+
+
+def _mended(where: Place, ask: Any, what: Any) -> Any:
+    try:
+        return ask(what)
+    except OSError as error:
+        raise DataError(f"{where} cannot be read: {str(error).splitlines()[0]}") from error
+
+
+@lru_cache(maxsize=64)
+def _system(address: str) -> tuple[Any, str]:
+    """The file system of an address, and the path of that address in it; opened once in a process."""
+    fs = _pyarrow_fs()
+    try:
+        return fs.FileSystem.from_uri(address)
+    except (OSError, ValueError) as error:  # ValueError: pyarrow's own kind of "invalid"
+        raise DataError(f"{address.partition('?')[0]} cannot be opened: {str(error).splitlines()[0]}") from error
+
+
+def _pyarrow_fs() -> Any:
+    try:
+        import pyarrow.fs
+    except ImportError as error:
+        raise DataError("Parquet and addresses such as s3:// need pyarrow: pip install pyarrow") from error
+    return pyarrow.fs

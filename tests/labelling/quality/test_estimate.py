@@ -1,4 +1,6 @@
-"""The stated interval holds the true accuracy as often as it says."""
+"""The stated interval holds the true accuracy as often as it says; the table of thresholds is a count by hand."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,11 +8,13 @@ import torch
 from scipy import stats
 
 from clustered_rows import clustered_task
-from remp.labelling.quality.estimate import estimate_accuracy
+from made_up_labelling import made_up_labelling
+from remp.labelling.quality.estimate import Kept, estimate_accuracy, largest_threshold, rejection_table
 from remp.propagation.adaptive import adapt
 from remp.propagation.calibration import Calibration, calibrate
 from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import HeldOut
+from remp.report.label.summary import summary
 from remp.rows import ArrayRows
 
 
@@ -128,3 +132,50 @@ def test_no_accuracy_is_above_one():
     sure = torch.tensor([[0.0, -1e3]]).expand(20, 2)
     estimate = estimate_accuracy(prior(2), sure, 20, nothing_held_out(2), np.ones(2))
     assert estimate.accuracy <= estimate.high <= 1
+
+
+def labelling_of(probabilities, **changes):
+    """The unlabelled items have these probabilities, in turn."""
+    made = made_up_labelling(("cat", "dog"), 20)
+    status = np.where(made.task.is_labelled, 0, 1).astype(np.int8)
+    values = np.where(made.task.is_labelled, 1.0, np.resize(probabilities, len(status)))
+    return replace(made, probability=values, status=status, **changes)
+
+
+def test_a_line_says_how_many_stay_and_how_many_of_them_are_right():
+    labelling = labelling_of([0.97])
+    n = int((~labelling.task.is_labelled).sum())
+    lines = rejection_table(labelling)
+    assert lines[0] == pytest.approx(Kept(0.0, n, 0.97))
+    assert [line.threshold for line in lines] == [0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99]
+    assert lines[-2].n == n
+    assert lines[-1] == Kept(0.99, 0, 0.0)
+
+
+def test_thresholds_after_the_first_that_leaves_nothing_are_not_told():
+    assert [line.threshold for line in rejection_table(labelling_of([0.65]))] == [0, 0.5, 0.6, 0.7]
+
+
+def test_a_threshold_that_leaves_nothing_says_which_one_would_leave_something():
+    labelling = labelling_of([0.876], reject=0.9)
+    assert largest_threshold(labelling) == 0.87
+    rejected = replace(labelling, status=np.where(labelling.task.is_labelled, 0, 2).astype(np.int8))
+    assert "--reject 0.9 leaves no label; the largest threshold that leaves one is 0.87." in summary(rejected)
+    assert "threshold   labelled   right, by estimate" in summary(labelling)
+    assert "threshold" not in summary(replace(labelling, reject=None))
+
+
+def test_the_threshold_that_was_asked_for_has_its_line():
+    labelling = labelling_of([0.999, 0.9999, 0.5], reject=0.9995)
+    thresholds = [line.threshold for line in rejection_table(labelling)]
+    assert thresholds == [0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.9995]
+    n = int((labelling.probability[~labelling.task.is_labelled] == 0.9999).sum())
+    assert rejection_table(labelling)[-1] == pytest.approx(Kept(0.9995, n, 0.9999))
+    assert [line.threshold for line in rejection_table(replace(labelling, reject=0.9))] == thresholds[:-1]
+
+
+def test_what_is_not_certain_is_not_told_as_a_hundred_percent():
+    lines = summary(labelling_of([0.9996], reject=0.9)).splitlines()
+    n = len(labelling_of([0.9996]).task.names) - 4
+    assert f"     none{n:>11}{'>99%':>11}" in lines
+    assert not any("100%" in line for line in lines)

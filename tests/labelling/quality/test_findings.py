@@ -8,7 +8,7 @@ from clustered_rows import clustered_task
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.duplicates import confirmed_groups, duplicates
 from remp.labelling.quality.findings import similar_classes, single_examples
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.rows import ArrayRows
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from bounds import bounded, measured
 from remp.errors import DataError
+from remp.labelling.tasks import LabellingTask
 from remp.labelling.tasks.embeddings import embedding_task
-from remp.labelling.tasks.task import LabellingTask
 
 VALUES = np.arange(15, dtype=np.float32).reshape(5, 3)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from remp.errors import DataError
+from remp.labelling.tasks import LabellingTask, checked
 from remp.labelling.tasks.folder import folder_task
-from remp.labelling.tasks.task import LabellingTask, checked
 
 
 def fill(folder, *names):

@@ -15,7 +15,7 @@ from hostile_names import HOSTILE
 from html_page import Page
 from made_up_labelling import every_finding, made_up_labelling, write_pictures
 from remp.labelling.outcome import Advice, Finding
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.report.label import MOST_SKIPPED, render_label_report, write_label_report
 
 ANIMALS = ("cat", "dog", "wolf")

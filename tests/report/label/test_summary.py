@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from made_up_labelling import every_finding, made_up_labelling
-from remp.labelling.embedding.embed import Stage
+from remp.labelling.embedding import Stage
 from remp.labelling.outcome import Advice
 from remp.report.label.summary import stages_line, summary
 

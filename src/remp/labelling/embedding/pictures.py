@@ -1,10 +1,11 @@
-"""One picture from its file, or the reason why not."""
+"""One picture from its file, or the reason why not; and small again, for a page."""
 
 import os
 import stat
 import time
 from collections.abc import Container
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -79,3 +80,10 @@ def picture_hash(pixels: np.ndarray) -> int:
     """
     spots = np.asarray(Image.fromarray(pixels).convert("L").resize((9, 8), Image.Resampling.BOX))
     return int.from_bytes(np.packbits(spots[:, :-1] > spots[:, 1:]).tobytes(), "big")
+
+
+def as_jpeg(pixels: np.ndarray, quality: int) -> bytes:
+    """uint8 (height, width, 3) as JPEG"""
+    buffer = BytesIO()
+    Image.fromarray(pixels).save(buffer, format="JPEG", quality=quality)
+    return buffer.getvalue()

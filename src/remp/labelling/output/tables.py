@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
-from remp.labelling.quality.rejection import rejection_table
+from remp.labelling.quality.estimate import rejection_table
 from remp.system.files import write_atomically
 from remp.version import __version__
 

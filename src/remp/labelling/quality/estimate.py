@@ -1,10 +1,13 @@
-"""The share of right labels among the unlabelled items, with an interval, before anybody looks at them."""
+"""How many labels are right before anybody looks at them: of all unlabelled items, with an interval, and of those that
+`--reject` would leave, for each threshold."""
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from remp.labelling.outcome import AccuracyEstimate
+from remp.labelling.outcome import STATUSES, AccuracyEstimate, Labelling
 from remp.propagation.calibration import Calibration
 from remp.propagation.held_out import HeldOut
 
@@ -71,3 +74,42 @@ def _basis(held_out: HeldOut, n_unlabelled: int) -> str:
         f"{hits} of {len(held_out)} labelled items were right when their label was hidden, and the probabilities of "
         f"{n_unlabelled:,} unlabelled items calibrated on them"
     )
+
+
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+
+
+class Kept(NamedTuple):
+    """n: how many of the unlabelled items have a label of this probability or more; right: the share of these that is
+    right, by their probabilities; 0 if there are none."""
+
+    threshold: float
+    n: int
+    right: float
+
+
+def rejection_table(labelling: Labelling) -> list[Kept]:
+    """A line for each of the usual thresholds and the one that was asked for, those that leave nothing after the first
+    left out.
+
+    Items that resemble no class are not counted: they get no label at any threshold.
+    """
+    values = _probabilities(labelling)
+    lines = [_kept(values, threshold) for threshold in sorted({0.0, *THRESHOLDS, labelling.reject or 0.0})]
+    n_lines = 1 + sum(line.n > 0 for line in lines)
+    return lines[:n_lines] if len(values) else []
+
+
+def largest_threshold(labelling: Labelling) -> float:
+    """The largest threshold, in hundredths, that leaves an item; 0 without any."""
+    return float(np.floor(100 * _probabilities(labelling).max(initial=0.0)) / 100)
+
+
+def _probabilities(labelling: Labelling) -> np.ndarray:
+    can_be_labelled = np.isin(labelling.status, [STATUSES.index("labelled"), STATUSES.index("uncertain")])
+    return labelling.probability[can_be_labelled]
+
+
+def _kept(values: np.ndarray, threshold: float) -> Kept:
+    kept = values[values >= threshold]
+    return Kept(threshold, len(kept), float(kept.mean()) if len(kept) else 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from remp.labelling.outcome import Finding
-from remp.labelling.tasks.task import LabellingTask
+from remp.labelling.tasks import LabellingTask
 from remp.propagation.calibration import Calibration
 from remp.propagation.held_out import HeldOut
 from remp.rectification.similarity import cosine

@@ -8,6 +8,7 @@ import numpy as np
 
 from remp.datasets.archives import check_unfolding
 from remp.errors import DataError
+from remp.labelling.tasks import LabellingTask, make_task
 from remp.labelling.tasks.label_table import (
     ID_COLUMNS,
     LABEL_COLUMNS,
@@ -18,7 +19,6 @@ from remp.labelling.tasks.label_table import (
     read_label_table,
     read_lines,
 )
-from remp.labelling.tasks.task import LabellingTask, make_task
 from remp.rows import ArrayRows, Rows
 from remp.rows.parquet import ParquetRows, open_parquet
 from remp.strangers import border, listed, shortened

@@ -1,6 +1,7 @@
-"""A folder of pictures as a task: sub-folders are classes, the rest is to be labelled."""
+"""A folder of pictures as a task: its sub-folders are classes, or a file gives labels; the rest is to be labelled."""
 
 import os
+import unicodedata
 from collections import deque
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,7 +10,15 @@ from pathlib import Path
 from remp.datasets.decode import HEIC
 from remp.datasets.raw import TO_LABEL, is_picture
 from remp.errors import DataError
-from remp.labelling.tasks.task import LabellingTask, make_task
+from remp.labelling.tasks import LabellingTask, make_task
+from remp.labelling.tasks.label_table import (
+    FILE_COLUMNS,
+    LabelRow,
+    check_encoding,
+    keep_label,
+    read_label_studio,
+    read_label_table,
+)
 from remp.strangers import shortened
 
 _SYSTEM = {"__macosx", "@eadir", "$recycle.bin", "system volume information", "desktop.ini", "thumbs.db"}
@@ -33,6 +42,32 @@ def folder_task(folder: Path) -> LabellingTask:
     tree = find_pictures(folder)
     classes = [class_of(name) for name in tree.names]
     skipped = (*tree.skipped, *_empty_classes(tree))
+    return make_task(tree.names, classes, folder=folder, skipped=skipped)
+
+
+def listed_task(folder: Path, labels: Path) -> LabellingTask:
+    """All pictures below the folder; those with a label in the file are examples, whatever folder they lie in. Paths in
+    the file are relative to the folder or to the file."""
+    is_json = labels.suffix.casefold() == ".json"
+    tree, rows = find_pictures(folder), read_label_studio(labels) if is_json else read_label_table(labels, FILE_COLUMNS)
+    finder = _Finder(folder, labels, tree.names)
+    given: dict[int, LabelRow] = {}
+    own = os.path.realpath(labels)
+    skipped = [(name, reason) for name, reason in tree.skipped if os.path.realpath(folder / name) != own]
+    n_skipped = len(skipped)
+    for row in rows:
+        number = finder.find(row.key)
+        if number is None:
+            check_encoding(row.key, labels, row.line)  # names of files may have any bytes, but this is none
+            skipped.append((row.key, f"listed in {labels.name}, but no picture in the folder"))
+        elif row.label is not None:
+            keep_label(given, number, row, labels)
+    if rows and len(skipped) - n_skipped == len(rows):
+        raise DataError(
+            f"none of the {len(rows)} files in {labels} is a picture in {folder}; the first is {rows[0].key!r}. "
+            "Paths are relative to the folder or to that file"
+        )
+    classes = [given[number].label if number in given else None for number in range(len(tree.names))]
     return make_task(tree.names, classes, folder=folder, skipped=skipped)
 
 
@@ -146,3 +181,28 @@ def _why_unusable(entry: os.DirEntry[str]) -> str:
     except OSError:
         return "a link that leads nowhere"
     return "a link that leads nowhere" if entry.is_symlink() else "not a file"
+
+
+class _Finder:
+    """Which picture a path in the file means."""
+
+    def __init__(self, folder: Path, labels: Path, names: list[str]) -> None:
+        self._folder, self._beside = os.path.abspath(folder), os.path.abspath(labels.parent)
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._composed = {_compose(name): number for number, name in enumerate(names)}
+
+    def find(self, path: str) -> int | None:
+        """The number of the picture, or None. As it stands goes first, then with "/" for "\\", then without spaces
+        around it."""
+        for way in (path, path.replace("\\", "/"), path.replace("\\", "/").strip()):
+            for base in (self._folder, self._beside):
+                name = os.path.relpath(os.path.join(base, way), self._folder).replace(os.sep, "/")
+                number = self._numbers.get(name, self._composed.get(_compose(name)))
+                if number is not None:
+                    return number
+        return None
+
+
+def _compose(name: str) -> str:
+    """One spelling of accents: some systems store them apart from their letters."""
+    return unicodedata.normalize("NFC", name)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
-from remp.labelling.quality.rejection import rejection_table
+from remp.labelling.quality.estimate import rejection_table
 from remp.report.drawing import COLOURS, class_colour
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
 from remp.report.label.summary import how_to_label, said

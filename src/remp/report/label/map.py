@@ -69,7 +69,8 @@ def embedding_map(labelling: Labelling) -> EmbeddingMap | None:
     """The map, or None without items or prototypes to place."""
     if not len(labelling.sample) or not len(labelling.prototypes):
         return None
-    chosen = _thinned(len(labelling.sample))
+    n = len(labelling.sample)
+    chosen = np.unique(np.linspace(0, n - 1, min(n, MOST_POINTS)).round().astype(int))  # evenly
     project, share = main_plane(labelling.sample_features)
     points, before, after = _fitted(
         project(labelling.sample_features[chosen]), project(labelling.prototypes_before), project(labelling.prototypes)
@@ -81,11 +82,6 @@ def embedding_map(labelling: Labelling) -> EmbeddingMap | None:
     groups = tuple(_groups(labelling, labelling.sample[chosen], points))
     names = place_names([way.name for way in ways], after, WIDTH, HEIGHT)
     return EmbeddingMap(WIDTH, HEIGHT, groups, ways, names, len(points), share)
-
-
-def _thinned(n: int) -> np.ndarray:
-    """Evenly chosen numbers of at most MOST_POINTS of n points."""
-    return np.unique(np.linspace(0, n - 1, min(n, MOST_POINTS)).round().astype(int))
 
 
 def _fitted(*clouds: np.ndarray) -> list[np.ndarray]:

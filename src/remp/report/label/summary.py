@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from remp.labelling.embedding.embed import Stage
+from remp.labelling.embedding import Stage
 from remp.labelling.outcome import FOLDERS, STATUSES, Labelling
-from remp.labelling.quality.rejection import largest_threshold, rejection_table
+from remp.labelling.quality.estimate import largest_threshold, rejection_table
 from remp.report.page import percent, visible
 
 _MOST = 10  # findings and names that are shown; the report has all

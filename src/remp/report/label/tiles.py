@@ -4,14 +4,13 @@ import base64
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
 from remp.datasets.decode import UnreadablePicture, centre_square
 from remp.labelling.embedding.cache import KEY, RecordFiles, identity
-from remp.labelling.embedding.pictures import read_file
+from remp.labelling.embedding.pictures import as_jpeg, read_file
 from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling, Status
 from remp.report.drawing import class_colour
 from remp.report.page import isolated, percent, short
@@ -191,15 +190,10 @@ def thumbnail_sources(paths: Sequence[Path]) -> list[str | None]:
 
 def _thumbnail(path: Path) -> bytes | None:
     """JPEG"""
-    from PIL import Image
-
     try:
-        pixels = centre_square(read_file(path), SIDE)
+        return as_jpeg(centre_square(read_file(path), SIDE), QUALITY)
     except UnreadablePicture:
         return None
-    buffer = BytesIO()
-    Image.fromarray(pixels).save(buffer, format="JPEG", quality=QUALITY)
-    return buffer.getvalue()
 
 
 class ThumbnailCache:

@@ -1,9 +1,9 @@
-"""What one more batch is expected to bring."""
+"""What to label now: what one more batch is expected to bring."""
 
 import numpy as np
 import pytest
 
-from remp.studio.gain import Point, expected_gain
+from remp.studio.proposals import Point, expected_gain
 
 
 def test_what_is_labelled_is_right_then():

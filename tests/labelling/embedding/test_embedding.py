@@ -14,8 +14,8 @@ from PIL import Image
 
 from embedding_cases import SIDE, colours, mean_colour_embedder, task_of, write_pictures
 from remp.backbones.embedding import BATCH_PIXELS
+from remp.labelling.embedding import embed_pictures
 from remp.labelling.embedding.cache import KnownFiles, RecordFiles, identity
-from remp.labelling.embedding.embed import embed_pictures
 
 BATCH = BATCH_PIXELS // SIDE**2
 TESTS = Path(__file__).parents[2]
@@ -207,7 +207,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from embedding_cases import MeanColour, mean_colour_embedder, task_of
-from remp.labelling.embedding.embed import embed_pictures
+from remp.labelling.embedding import embed_pictures
 
 class Stopped(MeanColour):
     def __call__(self, images):
@@ -291,7 +291,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from embedding_cases import mean_colour_embedder, task_of
-from remp.labelling.embedding.embed import embed_pictures
+from remp.labelling.embedding import embed_pictures
 from remp.rows.sharding import current_shard
 
 embedder, shard = mean_colour_embedder(), current_shard()

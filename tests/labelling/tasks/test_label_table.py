@@ -1,4 +1,4 @@
-"""A tree of pictures with a CSV file of labels."""
+"""A file of labels for a tree of pictures."""
 
 import os
 import unicodedata
@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from remp.errors import DataError
-from remp.labelling.tasks.listed import listed_task
+from remp.labelling.tasks.folder import listed_task
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from remp.cli import app
 from remp.errors import ConfigError, DataError
-from remp.export import FORMATS, find_format, split
-from remp.export.labelled import ExportOptions, LabelledPictures, read_results
-from remp.labelling.tasks.listed import listed_task, read_label_studio
+from remp.export import FORMATS, ExportOptions, LabelledPictures, find_format, read_results, split
+from remp.labelling.tasks.folder import listed_task
+from remp.labelling.tasks.label_table import read_label_studio
 from studio_cases import COLOURS, write_collection
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here is asked of a network

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from clustered_rows import clustered_task
+from remp.labelling.decision import at_home, smallest_known, spreads_of
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.quality.unknown import at_home, smallest_known, spreads_of
-from remp.labelling.tasks.task import LabellingTask
-from remp.propagation.likeness import fit_likeness
+from remp.labelling.tasks import LabellingTask
+from remp.propagation.held_out import fit_likeness
 from remp.rectification.transform import FeatureTransform
 from remp.rows import ArrayRows, Shard
 
