@@ -9,14 +9,15 @@ import sys
 from pathlib import Path
 
 from remp.checkpoint import read_checkpoint, write_checkpoint
-from remp.config import make_config, parse_overrides
+from remp.cli.options import file_and_settings
+from remp.config import make_config
 from remp.models import FOLDER
 
 
 def main() -> None:
     source, name, *settings = sys.argv[1:]
     tensors, info = read_checkpoint(Path(source))
-    info["config"] = make_config({**info["config"], **parse_overrides(settings)}).flat()
+    info["config"] = make_config({**info["config"], **file_and_settings(None, settings)[1]}).flat()
     FOLDER.mkdir(exist_ok=True)
     target = FOLDER / f"{name}.safetensors"
     print(f"{target}: {write_checkpoint(target, tensors, info)}")

@@ -13,10 +13,10 @@ from remp.errors import ConfigError
 from remp.labelling.decision import Decision, decide, status_of
 from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
 from remp.labelling.output.class_folders import Way
-from remp.labelling.quality.advice import MOST_CANDIDATES, advise
 from remp.labelling.quality.duplicates import duplicates
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.findings import similar_classes, single_examples, suspicious_labels
+from remp.labelling.quality.label_next import MOST_CANDIDATES, advise
 from remp.labelling.tasks import LabellingTask
 from remp.models import DEFAULT_EMBEDDER
 from remp.propagation import sample_of

@@ -1,7 +1,8 @@
 """How far the probabilities of a model can be trusted: the temperature of its softmax, from held-out labels.
 
 A softmax over logits states a probability that is right on average only at the right temperature. It is a number with a
-posterior: a prior that was measured on other tasks, times the likelihood of the labels that were held out.
+posterior: a prior that was measured on other tasks, times the likelihood of the labels that were held out. These labels
+also tell whether rectification is left out.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from remp.labelling.outcome import STATUSES, Advice
-from remp.labelling.quality.advice import advise
+from remp.labelling.quality.label_next import advise
 from remp.propagation import sample_of
 from remp.studio.collection import Features, Labels, Prediction
 from remp.studio.state import NONE

@@ -6,7 +6,7 @@ import torch
 
 from clustered_rows import clustered_task
 from remp.labelling.pipeline import label_rows
-from remp.labelling.quality.advice import advise, choose_next
+from remp.labelling.quality.label_next import advise, choose_next
 from remp.rows import ArrayRows
 
 
