@@ -32,8 +32,8 @@ def train(
         Settings, as a flat mapping or the path of a YAML file. The error for an unknown name
         suggests the nearest known one.
     method : class, optional
-        A subclass of `Method` of your own, in place of the one that the settings name. Its keyword settings are
-        settings of the run, too.
+        A subclass of `Method` of your own, in place of the one that the settings name. Arguments of its constructor
+        that have a default are settings of the run, too.
     out : str or Path, optional
         Folder of the run. Default: runs/<data>-<method>-<n_shot>shot.
     budget : str or int, optional
