@@ -130,11 +130,11 @@ def test_rows_of_any_size_have_finite_outcomes(value):
 
 def test_large_parts_are_sampled(monkeypatch):
     from remp.labelling import pipeline
-    from remp.labelling.quality import advice
+    from remp.labelling.quality import label_next
 
     monkeypatch.setattr(pipeline, "_MAPPED", 10)
     monkeypatch.setattr(pipeline, "MOST_CANDIDATES", 15)
-    assert advice.MOST_CANDIDATES <= 5000  # a table of that side is made
+    assert label_next.MOST_CANDIDATES <= 5000  # a table of that side is made
     task, rows, _ = clustered_task()
     labelling = label_rows(task, ArrayRows(rows))
     assert len(labelling.sample) == 20 == len(labelling.sample_features)
