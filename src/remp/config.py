@@ -209,9 +209,9 @@ def settings_model(owner: type) -> type[BaseModel]:
     and those of the class above it where it passes on `**others`."""
     fields: dict[str, Any] = {}
     for cls in owner.__mro__:
-        if "__init__" not in vars(cls):
+        if (make := vars(cls).get("__init__")) is None:
             continue
-        hints, parameters = get_type_hints(cls.__init__), inspect.signature(cls.__init__).parameters.values()
+        hints, parameters = get_type_hints(make), inspect.signature(make).parameters.values()
         for one in parameters:
             if one.default is not one.empty and one.name not in _GIVEN:
                 fields.setdefault(one.name, (hints.get(one.name, Any), one.default))
