@@ -153,6 +153,7 @@ def embed(
 ) -> Tensor:
     """Features of all images: uint8 (n, height, width, channels) -> (n, …), in evaluation mode, without gradient."""
     prepare = partial(normalisation.of, device=device_of(method))
+    keep_freed_memory()  # of a batch, for the next
     with _evaluating(method), progress("embedding", len(images), unit="images") as bar:
         return embed_images(method.embed, prepare, images, batch=EMBED_BATCH, transform=transform, advance=bar.advance)
 
