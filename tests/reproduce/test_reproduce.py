@@ -299,6 +299,7 @@ def test_published_checkpoints_have_the_settings_of_their_configuration():
         run = plan_run(manifest, name, runs=Path("runs"))
         header, written = make_config(read_checkpoint(path)[1]["config"]).flat(), run.config.flat()
         settled = ("episodes_per_step", "start_from")  # by the run
+        assert not Path(header["start_from"] or "").is_absolute(), f"{name} names a folder of one machine"
         assert {k: v for k, v in header.items() if k not in settled} == {
             k: v for k, v in written.items() if k not in settled
         }, name
