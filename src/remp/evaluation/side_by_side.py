@@ -146,4 +146,4 @@ class WithoutLayers:
 
 def has_layers(method: str, settings: Mapping[str, Any]) -> bool:
     """Whether a method of this name, with these settings, rectifies. Others may call something else `layers`."""
-    return issubclass(KNOWN[method], ReMP) and settings["layers"] > 0
+    return issubclass(KNOWN[method], ReMP) and settings.get("layers", 0) > 0
