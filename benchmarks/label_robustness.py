@@ -163,7 +163,7 @@ def score(draw: Draw, with_rivals: bool) -> dict[str, Any]:
     assert labelling is not None
     free, known = draw.free, draw.free & (draw.truth >= 0)
     hits = labelling.best == draw.truth
-    found: dict[str, Any] = {"remp": hits[free].mean(), "left out": labelling.left_out}
+    found: dict[str, Any] = {"remp": hits[free].mean(), "left out": labelling.rectified == 0}
     for name, rival in (RIVALS | {"paper's rule": paper_rule}).items() if with_rivals else ():
         found[name] = (rival(draw) == draw.truth)[free].mean()
     estimate = labelling.estimate

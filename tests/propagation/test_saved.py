@@ -119,7 +119,7 @@ def test_a_part_that_is_missing_or_damaged_is_refused_whichever_it_is(tmp_path, 
 BAD = [None, 7, "x", [], {}, [[]], {"layers": -1}, float("inf"), ["a", 1], ["a", "a", "b"], -3]
 
 
-@pytest.mark.parametrize("name", ["classes", "rule", "settings", "numbers", "left_out", "format", "embedder"])
+@pytest.mark.parametrize("name", ["classes", "rule", "settings", "numbers", "format", "embedder"])
 def test_a_fact_of_another_kind_is_refused(tmp_path, name):
     tensors, facts = parts(fitted().save(tmp_path / "model"))
     for value in BAD:

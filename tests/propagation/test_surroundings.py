@@ -66,7 +66,8 @@ def test_products_of_centred_rows_need_no_second_look_at_the_rows():
     rows, labels = heaps([20, 9, 5])
     centre = rows[:5].mean(0)
     told = surroundings_of(np.arange(len(rows)), rows, centre, has_graph=True).of(labels, 3)
-    expected = Graph(torch.from_numpy(unit((rows - centre).numpy()))).linear(labels, 3)
+    graph = Graph(torch.from_numpy(unit((rows - centre).numpy())))
+    expected = graph.linear(graph.spread(labels, 3))
     torch.testing.assert_close(told.graph.weights, expected.weights)
     torch.testing.assert_close(told.graph.bias, expected.bias)
 
@@ -106,8 +107,35 @@ def test_a_class_may_have_any_shape():
 def test_rows_that_are_not_in_the_graph_get_the_answer_of_their_neighbours():
     rows, labels, truth = arcs(seed=0)
     others, _, _ = arcs(seed=1)
-    answers = Graph(rows).linear(labels, 2)(others).argmax(1).numpy()
-    assert (answers == truth).mean() > 0.95
+    graph = Graph(rows)
+    arrived = graph.spread(labels, 2)
+    assert (graph.linear(arrived)(others).argmax(1).numpy() == truth).mean() > 0.95
+    assert (graph.neighbours(arrived)(others @ rows.T).argmax(1).numpy() == truth).mean() > 0.98
+
+
+def test_the_graph_says_of_its_unlabelled_rows_what_label_spreading_says():
+    rows, labels, _ = arcs()
+    model = LabelSpreading("rbf", gamma=10, alpha=0.8, max_iter=1000, tol=1e-12).fit(rows.numpy(), labels)
+    graph, free = Graph(rows), labels < 0
+    logs = graph.neighbours(graph.spread(labels, 2))(rows @ rows.T).numpy()
+    expected = np.log(model.label_distributions_)
+    expected = np.clip(expected[:, 0] - expected[:, 1], -10, 10)
+    np.testing.assert_allclose((logs[:, 0] - logs[:, 1])[free], expected[free], atol=1e-4)
+
+
+def test_a_row_outside_the_graph_gets_what_would_arrive_there():
+    """A loop over the formula: the links of the row to all rows of the graph, each over the root of its degree."""
+    rows, labels = heaps([6, 5, 4], dim=5)
+    graph, other = Graph(rows), torch.nn.functional.normalize(torch.ones(1, 5, dtype=torch.float64))
+    arrived = graph.spread(labels, 3)
+    expected = np.zeros(3)
+    for one, row in enumerate(rows):
+        degree = sum(np.exp(20 * (float(row @ two) - 1)) for i, two in enumerate(rows) if i != one)
+        expected += np.exp(20 * (float(other[0] @ row) - 1)) * arrived[one].numpy() / np.sqrt(degree)
+    expected = np.log(expected)
+    expected = np.maximum(expected - expected.max(), -10)
+    found = (graph.neighbours(arrived) * 1.5)(other @ rows.T)[0]
+    np.testing.assert_allclose(found, 1.5 * (expected - expected.mean()), atol=1e-5)
 
 
 def test_a_class_with_more_labels_gets_no_more_for_that():
@@ -121,8 +149,10 @@ def test_a_class_with_more_labels_gets_no_more_for_that():
 def test_the_linear_function_is_the_ridge_regression_of_scikit_learn_whichever_space_is_smaller():
     for dim in (40, 300):
         rows, labels, _ = arcs(dim=dim)
-        logs = np.log(np.maximum(Graph(rows).spread(labels, 2).numpy(), 1e-300))
+        graph = Graph(rows)
+        arrived = graph.spread(labels, 2)
+        logs = np.log(np.maximum(arrived.numpy(), 1e-300))
         logs = np.maximum(logs - logs.max(1, keepdims=True), -10)
         logs = logs - logs.mean(1, keepdims=True)
         model = Ridge(alpha=0.1, fit_intercept=False).fit(rows.numpy(), logs - logs.mean(0))
-        np.testing.assert_allclose(Graph(rows).linear(labels, 2).weights.T, model.coef_, atol=1e-6)
+        np.testing.assert_allclose(graph.linear(arrived).weights.T, model.coef_, atol=1e-6)

@@ -63,8 +63,11 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         The layers that were made.
     moves_ : array
         (`n_iter_`,) how far the prototypes moved in each.
+    evidence_ : tuple
+        How much the regression, the graph and the prototypes count, against their usual weights; by the hidden labels.
+        (1, 1, 1) for the paper's rule.
     left_out_ : bool
-        Whether rectification was left out because the hidden labels are clearly likelier without it.
+        Whether rectification was left out because the hidden labels are likelier without it.
 
     Notes
     -----
@@ -198,6 +201,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
     def _take(self, learned: Learned) -> None:
         self._learned = learned
         self._model, self._calibration = _in_double(learned.fitted.model), learned.fitted.calibration
+        self.evidence_ = learned.fitted.evidence
         self.left_out_ = learned.fitted.left_out
         self.prototypes_ = self._model.prototypes.numpy()
         self.moves_ = np.array(self._model.moves)

@@ -3,7 +3,8 @@ label.
 
 Unknown are items that resemble no class: those less at home than labelled items whose label was hidden. How much an
 item is at home is its resemblance to the nearest class plus its largest score without rectification, each in units of
-its spread among the held-out items: a stranger is unlike the examples of every class, and none claims it.
+its spread among the held-out items: a stranger is unlike the examples of every class, and none claims it. Half of that
+is the mean over its neighbours: those of a stranger are strangers, too, and ten tell more than one.
 """
 
 from dataclasses import dataclass
@@ -14,11 +15,19 @@ from torch import Tensor
 
 from remp.labelling.outcome import STATUSES
 from remp.labelling.tasks import LabellingTask
+from remp.propagation import sample_of
 from remp.propagation.fit import Fitted
+from remp.rectification.similarity import unit
 from remp.rows import Block, Rows, Shard
 
-# The share of items of the known classes that may be called unknown, were they normal; 5 % of real ones are.
-_FALSE_ALARMS = 0.065
+# So large a share of the held-out items lies below the limit; then about 5 % of the other items of known classes do.
+# results/tries/robustness.md has both numbers: with the neighbours and without.
+_BELOW_WITH_NEIGHBOURS, _BELOW = 0.045, 0.06
+# So few held-out items as these make the limit half that of a normal distribution.
+_FEW = 20
+# Neighbours of an item among at most so many unlabelled ones, if finding them takes no more multiplications than these:
+# half a second.
+_NEIGHBOURS, _AMONG, _MOST_WORK = 10, 1000, 2.5e10
 # Without held-out items: this many standard deviations below the middle of all items.
 _FAR = 3.0
 
@@ -123,7 +132,9 @@ def _chosen(probabilities: Tensor, given: Tensor) -> dict[str, Tensor]:
     }
 
 
-def status_of(task: LabellingTask, decision: Decision, fitted: Fitted | None, reject: float | None) -> np.ndarray:
+def status_of(
+    task: LabellingTask, decision: Decision, reject: float | None, fitted: Fitted | None, rows: Rows
+) -> np.ndarray:
     """(n,) index into STATUSES. reject: the least probability of a label. Without `fitted`, nothing is unknown."""
     status = np.full(len(task.names), STATUSES.index("labelled"), np.int8)
     if reject is not None:
@@ -131,12 +142,40 @@ def status_of(task: LabellingTask, decision: Decision, fitted: Fitted | None, re
     if fitted is not None:
         held_out = fitted.held_out.resemblance, fitted.held_out.plain.amax(-1).numpy()
         spreads = spreads_of(*held_out)
-        values = at_home(decision.resemblance, decision.top_score, spreads)
-        status[values < smallest_known(at_home(*held_out, spreads), values[~task.is_labelled])] = STATUSES.index(
-            "unknown"
-        )
+        known, values = at_home(*held_out, spreads), at_home(decision.resemblance, decision.top_score, spreads)
+        below = _BELOW
+        if (nearby := _with_neighbours(fitted, rows, task.labels, known, values)) is not None:
+            (known, values), below = nearby, _BELOW_WITH_NEIGHBOURS
+        status[values < smallest_known(known, values[~task.is_labelled], below)] = STATUSES.index("unknown")
     status[task.is_labelled] = STATUSES.index("given")
     return status
+
+
+def _with_neighbours(
+    fitted: Fitted, rows: Rows, labels: np.ndarray, known: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """How much held-out items (m,) and all rows (n,) are at home, half of it as the mean of their nearest unlabelled
+    rows; None if one or the other are too few, if it would take too long, or if the held-out items are of another
+    collection."""
+    among, features = sample_of(np.flatnonzero(labels < 0), _AMONG), fitted.held_out.features
+    if len(features) != len(known) or len(known) < 2 or len(among) <= _NEIGHBOURS:
+        return None
+    if len(rows) * rows.dim * len(among) > _MOST_WORK:
+        return None
+    around, theirs = unit(fitted.model.features(rows.take(among)).float()), torch.from_numpy(values[among])
+
+    def nearby(part: Tensor, own: np.ndarray, first: int) -> np.ndarray:
+        """part: (m, d) features of rows that have the numbers first, first + 1, …, or of others, without a first."""
+        cosines = unit(part.float()) @ around.T
+        here = np.flatnonzero((among >= first) & (among < first + len(part)))
+        cosines[among[here] - first, here] = -2  # not themselves
+        return 0.5 * own + 0.5 * theirs[cosines.topk(_NEIGHBOURS, dim=1).indices].mean(1).numpy()
+
+    found, at = np.empty_like(values), 0
+    for chunk in rows.chunks():
+        span = slice(at, at + len(chunk))
+        found[span], at = nearby(fitted.model.features(chunk), values[span], at), at + len(chunk)
+    return nearby(features, known, len(labels)), found
 
 
 def at_home(resemblance: np.ndarray, top_score: np.ndarray, spreads: tuple[float, float]) -> np.ndarray:
@@ -151,14 +190,17 @@ def spreads_of(resemblance: np.ndarray, top_score: np.ndarray) -> tuple[float, f
     return tuple(float(max(values.std(ddof=1), 1e-6)) for values in (resemblance, top_score))  # type: ignore[return-value]
 
 
-def smallest_known(held_out: np.ndarray, everything: np.ndarray) -> float:
-    """What is less at home than this is unknown: the limit of prediction for one more item like the held-out ones (m,),
-    or, without two of these, far below all items (k,), of which most should be known."""
+def smallest_known(held_out: np.ndarray, everything: np.ndarray, below: float) -> float:
+    """What is less at home than this is unknown: so large a share of items like the held-out ones (m,) lies below it,
+    by their order if they are many, as if they were normal if they are few. Without two of these, far below all items
+    (k,), of which most should be known."""
     if len(held_out) > 1:
         from scipy.special import stdtrit
 
-        quantile = float(stdtrit(len(held_out) - 1, 1 - _FALSE_ALARMS))
-        return float(held_out.mean() - quantile * held_out.std(ddof=1) * np.sqrt(1 + 1 / len(held_out)))
+        m = len(held_out)
+        normal = held_out.mean() - float(stdtrit(m - 1, 1 - below)) * held_out.std(ddof=1) * np.sqrt(1 + 1 / m)
+        ordered = np.quantile(held_out, below, method="weibull")
+        return float((m * ordered + _FEW * normal) / (m + _FEW))
     if not len(everything):
         return -np.inf
     middle = np.median(everything)

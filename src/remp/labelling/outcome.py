@@ -72,8 +72,9 @@ class Labelling:
     prototypes_before, prototypes: (N, d), in the space of sample_features.
     seconds: what each part took. folder: where the files are, if any were written. stages: how many images each part of
     embedding has done, and how fast; what is in the cache is not done again.
-    no_estimate: why there is no estimate, if there is none though items were labelled. left_out: whether rectification
-    was left out because the held-out labels say that it hurts. reject: the threshold that was asked for, if any.
+    no_estimate: why there is no estimate, if there is none though items were labelled. rectified: how much
+    rectification counts against its usual weight, by the held-out labels; 0 if it was left out.
+    reject: the threshold that was asked for, if any.
     made_with: what the labels depend on besides the items: backbone, side, where labels came from, options.
     fitted: what was learned, to save it.
     """
@@ -97,7 +98,7 @@ class Labelling:
     label_next: tuple[Advice, ...]
     seconds: dict[str, float]
     no_estimate: str = ""
-    left_out: bool = False
+    rectified: float = 1.0
     reject: float | None = None
     folder: Path | None = None
     made_with: dict[str, Any] = field(default_factory=dict)

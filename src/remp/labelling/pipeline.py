@@ -118,7 +118,7 @@ def label_rows(
     if decision is None:
         return None
     with _timed("judge", seconds):
-        status = status_of(task, decision, fitted, reject)
+        status = status_of(task, decision, reject, fitted, rows)
         estimate, no_estimate = _estimate(task, rows, fitted, counts, status)
         findings = (
             *(() if model else suspicious_labels(task, fitted.held_out, fitted.calibration)),
@@ -128,7 +128,7 @@ def label_rows(
             *(() if model else single_examples(task)),
             *similar_classes(task, decision.confusion),
         )
-        status = status if unknown else status_of(task, decision, None, reject)
+        status = status if unknown else status_of(task, decision, reject, None, rows)
         label_next = _label_next(task, rows, fitted.model, decision, status, n_next, model)
         mapped = np.union1d(
             *(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled))
@@ -154,7 +154,7 @@ def label_rows(
         label_next=label_next,
         seconds=seconds,
         no_estimate=no_estimate,
-        left_out=fitted.left_out,
+        rectified=fitted.evidence.cosine,
         reject=reject,
         fitted=fitted,
     )

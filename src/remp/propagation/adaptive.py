@@ -10,7 +10,7 @@ the middle of the prototypes that the first half found.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from remp.errors import ConfigError, DataError
 from remp.propagation import SEED, sample_of
 from remp.propagation.logistic import Linear, fit_logistic
 from remp.propagation.products import Lens, Products
-from remp.propagation.surroundings import Surroundings, Told, nothing, surroundings_of
+from remp.propagation.surroundings import Neighbours, Surroundings, Told, nobody, nothing, surroundings_of
 from remp.rectification.propagate import Passes, Views, checked_labels
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
@@ -44,6 +44,9 @@ _NEGATIVE, _SIGN_ROWS = 0.25, 1000
 _MOST_OF_A_CLASS, _MOST_LABELLED = 200, 10_000
 # Rows whose surroundings are looked at, as many unlabelled ones as labelled ones; with more classes than these, none.
 _GRAPH_ROWS = 1000
+# All rows are compared with those of the graph if that takes no more multiplications than these: a quarter of a second.
+# Else a linear function answers in its place.
+_MOST_WORK = 5e9
 # Transformed rows are kept from layer to layer if they are no more numbers than these: 64 MiB.
 _KEPT = 2**24
 
@@ -76,18 +79,40 @@ class Adaptive:
         return FeatureTransform.parse(self.transform)
 
 
+class Evidence(NamedTuple):
+    """How much each kind of evidence counts, against its usual weight."""
+
+    regression: float = 1.0
+    graph: float = 1.0
+    cosine: float = 1.0
+
+
+_USUAL, _REGRESSION = Evidence(), Evidence(1.0, 0.0, 0.0)
+
+
+class Parts(NamedTuple):
+    """Logits (m, N) of the same rows by each kind of evidence, each at its usual weight; cosine_before: with the
+    prototypes before rectification."""
+
+    regression: Tensor
+    graph: Tensor
+    cosine: Tensor
+    cosine_before: Tensor
+
+
 @dataclass(frozen=True)
 class Adapted:
     """What is needed to compare rows with N classes.
 
     settings: as given, power left out if it was. regression: of the labelled rows; graph: of labels that spread along a
-    graph of rows. prototypes_before: (N, d) class means of the labelled rows, transformed;
+    graph of rows, as a linear function; neighbours: the graph itself, which answers in its place if there is one.
+    prototypes_before: (N, d) class means of the labelled rows, transformed;
     prototypes: (N, d) the rectified ones. cosine: the weight of the cosine with these, as seen from middle (d,), which
     lies among the features. log_shares: (N,) what is added to the logits for the shares of the classes among the
     unlabelled rows; 0 where they are equal. centre: (d,) what the transform takes away; size: what features are divided
-    by. moves: for each layer the largest distance that a prototype moved, relative to their mean norm. evidence: what
-    `logits` look at besides the shares. surroundings: of the labelled rows, to hide some of them and look again; only
-    just after `adapt`, and only in the first process.
+    by. moves: for each layer the largest distance that a prototype moved, relative to their mean norm. evidence: how
+    much of each `logits` look at besides the shares. surroundings: of the labelled rows, to hide some of them and look
+    again; only just after `adapt`, and only in the first process.
     """
 
     settings: Adaptive
@@ -101,7 +126,8 @@ class Adapted:
     centre: Tensor | None
     size: float
     moves: tuple[float, ...]
-    evidence: Literal["all", "regression", "graph"] = "all"
+    neighbours: Neighbours | None = None
+    evidence: Evidence = _USUAL
     surroundings: Surroundings | None = field(default=None, repr=False, compare=False)
 
     def features(self, rows: Tensor) -> Tensor:
@@ -110,7 +136,7 @@ class Adapted:
 
     def scores(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) -> logits (m, N) as if all classes had equal shares."""
-        return self._scores(rows)[0]
+        return self._weighted(self.parts(rows))[0]
 
     def logits(self, rows: Tensor) -> Tensor:
         """`scores` plus the logarithm of the shares, which only the unlabelled rows tell."""
@@ -118,44 +144,46 @@ class Adapted:
 
     def views(self, rows: Tensor) -> Views:
         """Raw rows (m, d) -> logits with rectification, with the prototypes before it, and of the regression alone."""
-        scores, before, plain = self._scores(rows)
-        return Views(scores + self.log_shares.to(scores), before, plain)
+        parts = self.parts(rows)
+        scores, before = self._weighted(parts)
+        return Views(scores + self.log_shares.to(scores), before, parts.regression)
 
-    def _scores(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """By all evidence; the same with the prototypes before; by the regression alone."""
+    def _weighted(self, parts: Parts) -> tuple[Tensor, Tensor]:
+        """Logits with rectification, and with the prototypes before it."""
+        weights = self.evidence
+        linear = weights.regression * parts.regression + weights.graph * parts.graph
+        return linear + weights.cosine * parts.cosine, linear + weights.cosine * parts.cosine_before
+
+    def parts(self, rows: Tensor) -> Parts:
+        """Raw rows (m, d) -> logits by each kind of evidence."""
         lens, n_classes = Lens.of(RowTransform(self.settings.parts, self.centre), self.size), len(self.prototypes)
         features = lens.rows(rows)
         seen = lens.products(self._vectors, features.dtype)(features)
-        regression, graph, near, near_before, along = seen.values.split([n_classes] * 4 + [1], dim=1)
-        regression, graph = regression + self.regression.bias.to(regression), graph + self.graph.bias.to(graph)
-        if self.evidence != "all":
-            alone = regression if self.evidence == "regression" else graph
-            return alone, alone, regression
+        n_graph = seen.values.shape[1] - 3 * n_classes - 1
+        regression, near, near_before, along, graph = seen.values.split([n_classes] * 3 + [1, n_graph], dim=1)
         distances = _distances(seen.rows, along, float(self.middle @ self.middle), lens.is_unit)
-        offsets = (self.middle.double() @ self._vectors[:, 2 * n_classes : 4 * n_classes]).to(near).split(n_classes)
-        linear = regression + graph
-        together, before = (
-            linear + (one - offset) / distances for one, offset in zip((near, near_before), offsets, strict=True)
+        offsets = (self.middle.double() @ self._vectors[:, n_classes : 3 * n_classes]).to(near).split(n_classes)
+        return Parts(
+            regression + self.regression.bias.to(regression),
+            self.neighbours(graph) if self.neighbours else graph + self.graph.bias.to(graph),
+            (near - offsets[0]) / distances,
+            (near_before - offsets[1]) / distances,
         )
-        return together, before, regression
 
     @cached_property
     def _vectors(self) -> Tensor:
-        """(d, 4 N + 1): what rows are multiplied with, in the order of `_scores`, in float64."""
+        """(d, 3 N + 1 and those of the graph): what rows are multiplied with, in the order of `parts`, in float64."""
         middle = self.middle.double()
         now, before = (
             self.cosine * unit(prototypes.double() - middle).T
             for prototypes in (self.prototypes, self.prototypes_before)
         )
-        return torch.cat([self.regression.weights, self.graph.weights, now, before, middle[:, None]], 1)
+        graph = self.neighbours.rows.double().T if self.neighbours else self.graph.weights
+        return torch.cat([self.regression.weights, now, before, middle[:, None], graph], 1)
 
     def without_rectification(self) -> "Adapted":
         """The same with the logistic regression and the shares alone."""
-        return replace(self, evidence="regression")
-
-    def by_graph(self) -> "Adapted":
-        """The same with the labels that spread along the graph, and the shares alone."""
-        return replace(self, evidence="graph")
+        return replace(self, evidence=_REGRESSION)
 
 
 _DEFAULTS = Adaptive()
@@ -182,7 +210,7 @@ def adapt(
     if told is None:
         if settings.layers and shard.rank == 0:
             surroundings = _look_around(rows, labels, n_classes, transform)
-        told = _told(surroundings, labels, n_classes, rows.dim, shard)
+        told = _told(surroundings, rows, labels, n_classes, settings, shard)
     lens = Lens.of(transform, size)
     dtype = torch.float32 if lens.is_unit else torch.float64
     kept, lens = _kept(rows, lens, shard)
@@ -192,7 +220,8 @@ def adapt(
     sample = _regression_sample(labels, n_classes)
     regression = fit_logistic(_features(transform, rows.take(sample), size), labels[sample], n_classes, shard)
     n_shot = float(1 / (1 / counts).mean())
-    graph = told.graph * (1 + _GRAPH / n_shot**0.5)
+    graph_weight = 1 + _GRAPH / n_shot**0.5
+    graph = told.graph * graph_weight
     presence = torch.zeros_like(told.presence) if settings.balanced else told.presence
     before, middle = label_sums / counts[:, None], torch.zeros(rows.dim, dtype=torch.float64)
     prototypes, bias, moves = before, torch.zeros(n_classes, dtype=torch.float64), []
@@ -228,7 +257,8 @@ def adapt(
         centre=transform.centre,
         size=size,
         moves=tuple(moves),
-        evidence="all" if n_layers else "regression",
+        neighbours=told.neighbours * graph_weight if told.neighbours else None,
+        evidence=_USUAL if n_layers else _REGRESSION,
         surroundings=surroundings,
     )
 
@@ -236,22 +266,42 @@ def adapt(
 def _look_around(rows: Rows, labels: np.ndarray, n_classes: int, transform: RowTransform) -> Surroundings | None:
     """Of some labelled rows of each class and a sample of the others; None without unlabelled ones, or with very many
     classes. Without l2 there is no graph: it is one of directions."""
+    chosen = _around(labels, n_classes)
+    if not len(chosen):
+        return None
+    around = _features(RowTransform(transform.parts), rows.take(chosen), 1.0)
+    asks_graph = _asks_graph(rows, chosen, transform.parts)
+    return surroundings_of(chosen, around, transform.centre, has_graph=transform.parts.l2, asks_graph=asks_graph)
+
+
+def _around(labels: np.ndarray, n_classes: int) -> np.ndarray:
+    """Numbers of the rows whose surroundings are looked at, ascending."""
     unlabelled = np.flatnonzero(labels < 0)
     if not len(unlabelled) or not 1 < n_classes <= _GRAPH_ROWS:
-        return None
+        return unlabelled[:0]
     labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
-    chosen = np.sort(np.concatenate([labelled, sample_of(unlabelled, _GRAPH_ROWS)]))
-    around = _features(RowTransform(transform.parts), rows.take(chosen), 1.0)
-    return surroundings_of(chosen, around, transform.centre, has_graph=transform.parts.l2)
+    return np.sort(np.concatenate([labelled, sample_of(unlabelled, _GRAPH_ROWS)]))
 
 
-def _told(surroundings: Surroundings | None, labels: np.ndarray, n_classes: int, dim: int, shard: Shard) -> Told:
+def _asks_graph(rows: Rows, chosen: np.ndarray, parts: FeatureTransform) -> bool:
+    return parts.l2 and 0 < len(rows) * rows.dim * len(chosen) <= _MOST_WORK
+
+
+def _told(
+    surroundings: Surroundings | None, rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive, shard: Shard
+) -> Told:
     """What the surroundings tell: in the first process, and from there in all others."""
-    told = Told(nothing(dim, n_classes), torch.zeros(n_classes, dtype=torch.float64))
+    chosen = _around(labels, n_classes) if settings.layers else np.empty(0, np.int64)
+    neighbours = None
+    if _asks_graph(rows, chosen, settings.parts):
+        neighbours = nobody(len(chosen), rows.dim, n_classes)
+    told = Told(nothing(rows.dim, n_classes), neighbours, torch.zeros(n_classes, dtype=torch.float64))
     if surroundings is not None:
         told = surroundings.of(labels, n_classes)
     weights, bias, presence = shard.sums(told.graph.weights, told.graph.bias, told.presence)
-    return Told(Linear(weights, bias), presence)
+    if told.neighbours:
+        neighbours = Neighbours(shard.sum(told.neighbours.rows), shard.sum(told.neighbours.arrived))
+    return Told(Linear(weights, bias), neighbours, presence)
 
 
 def _kept(rows: Rows, lens: Lens, shard: Shard) -> tuple[Rows, Lens]:

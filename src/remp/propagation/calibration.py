@@ -2,17 +2,17 @@
 
 A softmax over logits states a probability that is right on average only at the right temperature. It is a number with a
 posterior: a prior that was measured on other tasks, times the likelihood of the labels that were held out. These labels
-also tell whether rectification is left out.
+also tell how much each kind of evidence counts, and so whether rectification is weakened or left out.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from remp.propagation.adaptive import Adapted
+from remp.propagation import sample_of
+from remp.propagation.adaptive import Adapted, Evidence
 from remp.propagation.held_out import MOST_FOLDS, HeldOut
 from remp.rectification.propagate import Propagated
 
@@ -21,8 +21,8 @@ _GRID = np.linspace(-3, 3, 121)
 # The prior: normal in the logarithm. Its centre falls with 1 / √K for K labels of a class (the mean over classes): the
 # fewer labels, the less the logits are worth; less so with more classes that are there, of which more than ten count as
 # ten. Measured on validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _RISE, _MOST_CLASSES, _WIDTH = 0.1, 2.2, 0.47, 10.0, 0.5
-# Its centre for the regression or the graph alone.
+_CENTRE, _FALL, _RISE, _MOST_CLASSES, _WIDTH = 0.0, 1.9, 0.34, 10.0, 0.5
+# Its centre for the regression alone.
 _ALONE = 0.5
 # The same for the paper's rule: it falls with 1 / K, for similarities of scale 10 (results/tries/label_quality.md).
 _PAPER_CENTRE, _PAPER_FALL, _PAPER_SCALE = 0.1, 0.8, 10.0
@@ -32,9 +32,9 @@ _WEIGHT = 0.5
 _WRONG = 0.08
 # Others are this much less sure than held-out rows, which had a part in the centre.
 _SHRINK = 0.9
-# Rectification is left out if the held-out labels are likelier without it by this many standard errors, and if there
-# are this many of them for each class.
-_HURTS, _LEAST_HELD_OUT = 1.0, 3
+# Evidence is weighed if there are so many held-out labels for each class; more than so many in all tell nothing new.
+# Its weights are held at 1 by this penalty on the square of the difference, and one below the last counts as none.
+_LEAST_HELD_OUT, _MOST_HELD_OUT, _STAY, _NONE = 2, 2000, 0.5, 0.1
 
 
 @dataclass(frozen=True)
@@ -69,28 +69,39 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
     return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
 
 
-def best_evidence(held_out: HeldOut) -> Literal["all", "regression", "graph"]:
-    """What the held-out labels are likeliest by, each at its best temperature: all logits together, unless the
-    regression or the graph alone is clearly better."""
-    if len(held_out) < _LEAST_HELD_OUT * held_out.scores.shape[1]:
-        return "all"
-    sharpness = np.exp(np.linspace(-4, 4, 81))
-    together = _best_logs(held_out.scores, held_out.labels, sharpness)
+def weigh_evidence(held_out: HeldOut) -> Evidence:
+    """How much the regression, the graph and the cosine count: the weights by which the held-out labels are likeliest,
+    at the temperature that is best for these weights, but not far from the usual ones unless many labels ask for it.
 
-    def gain(scores: Tensor) -> float:
-        difference = _best_logs(scores, held_out.labels, sharpness) - together
-        return float(difference.sum() - _HURTS * difference.std(ddof=1) * np.sqrt(len(difference)))
+    The logits stay as wide as they were, so that they weigh as much beside the shares of the classes.
+    """
+    if len(held_out) < _LEAST_HELD_OUT * held_out.scores.shape[1] or held_out.scores.shape[1] == 1:
+        return Evidence()
+    few = sample_of(np.arange(len(held_out)), _MOST_HELD_OUT)
+    scores, plain, graph = (part[few].double() for part in (held_out.scores, held_out.plain, held_out.graph))
+    labels, parts = held_out.labels[few], torch.stack([plain, graph, scores - plain - graph])  # (3, m, N)
 
-    regression, graph = gain(held_out.plain), gain(held_out.graph)
-    if max(regression, graph) <= 1e-9:
-        return "all"
-    return "regression" if regression >= graph else "graph"
+    def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
+        values = torch.tensor(numbers, requires_grad=True)
+        sharpness, weights = values[0].exp(), values[1:]
+        unlikely = -_log_probabilities(sharpness * torch.tensordot(weights, parts, 1), labels).sum()
+        total = _WEIGHT * unlikely + _STAY * (weights - 1).square().sum()
+        total.backward()
+        return total.item(), values.grad.numpy()  # type: ignore[union-attr]
+
+    from scipy.optimize import minimize
+
+    bounds = [(_GRID[0], _GRID[-1]), *[(0, None)] * 3]
+    weights = torch.from_numpy(minimize(loss, [0.0, 1, 1, 1], jac=True, method="L-BFGS-B", bounds=bounds).x[1:])
+    width = torch.tensordot(weights, parts, 1).std(1).mean()
+    weights = weights * scores.std(1).mean() / width.clamp(min=1e-12)
+    return Evidence(*(weights * (weights >= _NONE)).tolist())
 
 
 def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
     """The logarithm of the inverse temperature that fits most tasks with so many labels (N,)."""
     if isinstance(model, Adapted):
-        if model.evidence != "all":
+        if not model.settings.layers:
             return _ALONE
         shares = torch.softmax(model.log_shares, 0)
         n_there = float(torch.special.entr(shares).sum().exp())  # N if they are equal, 1 if there is but one class
@@ -101,16 +112,10 @@ def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
 
 def _log_likelihoods(scores: Tensor, labels: np.ndarray, sharpness: np.ndarray) -> np.ndarray:
     """(g,) of all labels together, at each sharpness."""
-    return np.array([_logs(scores, labels, float(value)).sum() for value in sharpness])
+    return np.array([float(_log_probabilities(scores.double() * value, labels).sum()) for value in sharpness])
 
 
-def _best_logs(scores: Tensor, labels: np.ndarray, sharpness: np.ndarray) -> np.ndarray:
-    """(m,) of each label, at the sharpness that is best for all."""
-    return _logs(scores, labels, float(sharpness[_log_likelihoods(scores, labels, sharpness).argmax()]))
-
-
-def _logs(scores: Tensor, labels: np.ndarray, sharpness: float) -> np.ndarray:
+def _log_probabilities(logits: Tensor, labels: np.ndarray) -> Tensor:
     """(m,) logarithm of the probability of each label, a few of which may be wrong."""
-    probabilities = torch.softmax(scores.double() * sharpness, dim=-1)
-    own = probabilities.gather(1, torch.from_numpy(labels).long()[:, None])[:, 0].numpy()
-    return np.log((1 - _WRONG) * own + _WRONG / scores.shape[1])
+    own = torch.softmax(logits, dim=-1).gather(1, torch.from_numpy(labels).long()[:, None])[:, 0]
+    return torch.log((1 - _WRONG) * own + _WRONG / logits.shape[1])

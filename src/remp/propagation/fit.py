@@ -8,8 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from remp.propagation import sample_of
-from remp.propagation.adaptive import Adapted, Adaptive
-from remp.propagation.calibration import Calibration, best_evidence, calibrate
+from remp.propagation.adaptive import Adapted, Adaptive, Evidence
+from remp.propagation.calibration import Calibration, calibrate, weigh_evidence
 from remp.propagation.held_out import HeldOut, Likeness, fit_likeness, hold_out, learn
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
@@ -22,13 +22,22 @@ _MOST_EXAMPLES = 10_000  # that are kept, as many as the rule looks at
 @dataclass(frozen=True)
 class Fitted:
     """model: the classes. likeness: how much a row resembles one of them. held_out: what labelled rows get without
-    their label. left_out: whether rectification was left out because the held-out labels are likelier without it."""
+    their label."""
 
     model: Adapted | Propagated
     held_out: HeldOut
     calibration: Calibration
     likeness: Likeness
-    left_out: bool = False
+
+    @property
+    def evidence(self) -> Evidence:
+        """How much each kind of evidence counts by the held-out labels; all as usual for the paper's rule."""
+        return self.model.evidence if isinstance(self.model, Adapted) and self.model.settings.layers else Evidence()
+
+    @property
+    def left_out(self) -> bool:
+        """Whether rectification was left out because the held-out labels are likelier without it."""
+        return not self.evidence.cosine
 
     def probabilities(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) -> (m, N), calibrated; a row sums to 1."""
@@ -52,16 +61,14 @@ def fit_rows(
     shard = shard or shard_of(rows)
     model = model or learn(rows, labels, n_classes, settings, shard)
     held_out = hold_out(model, rows, labels)
-    left_out = False
     if isinstance(model, Adapted):
         model = replace(model, surroundings=None)  # large, and not looked at any more
     if isinstance(model, Adapted) and settings.layers > 0:  # of the paper's rule, everything is as it was asked for
-        model = replace(model, evidence=best_evidence(held_out))
-        scores = {"all": held_out.scores, "regression": held_out.plain, "graph": held_out.graph}[model.evidence]
-        held_out, left_out = replace(held_out, scores=scores), model.evidence != "all"
+        model = replace(model, evidence=weigh_evidence(held_out))
+        held_out = held_out.weighed(model.evidence)
     counts = np.bincount(labels[labels >= 0], minlength=n_classes)
     likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
-    return Fitted(model, held_out, calibrate(model, held_out, counts), likeness, left_out)
+    return Fitted(model, held_out, calibrate(model, held_out, counts), likeness)
 
 
 @dataclass(frozen=True)

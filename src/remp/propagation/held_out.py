@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from remp.propagation import SEED, sample_of
-from remp.propagation.adaptive import Adapted, Adaptive, adapt
+from remp.propagation.adaptive import Adapted, Adaptive, Evidence, adapt
 from remp.propagation.surroundings import Told
 from remp.rectification.propagate import Passes, Propagated, Propagation, propagate
 from remp.rectification.similarity import cosine
@@ -52,8 +52,8 @@ def fit_likeness(rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureT
 @dataclass(frozen=True)
 class HeldOut:
     """items: (m,) numbers of labelled rows whose class has another; labels: (m,) theirs. What they get without their
-    label: scores (m, N), those without rectification: plain (m, N), those of the graph: graph (m, N), and resemblance
-    (m,) as by Likeness. features: (m, d), transformed."""
+    label: scores (m, N); of these, what is by the regression: plain (m, N), and by the graph: graph (m, N), which is 0
+    for the paper's rule; and resemblance (m,) as by Likeness. features: (m, d), transformed."""
 
     items: np.ndarray
     labels: np.ndarray
@@ -65,6 +65,12 @@ class HeldOut:
 
     def __len__(self) -> int:
         return len(self.items)
+
+    def weighed(self, evidence: Evidence) -> "HeldOut":
+        """The same with scores in which each kind of evidence counts as much as this."""
+        cosine = self.scores - self.plain - self.graph
+        scores = evidence.regression * self.plain + evidence.graph * self.graph + evidence.cosine * cosine
+        return replace(self, scores=scores)
 
 
 def learn(
@@ -104,10 +110,13 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
         given = np.where(is_out, -1, labels[items])
         told = around.of(np.where(folds == fold, -1, labels), n_classes) if around else None
         without = learn(ArrayRows(features), given, n_classes, settings, told=told)
-        scores[is_out] = without.scores(features[is_out]).float()
-        plain[is_out] = without.without_rectification().scores(features[is_out]).float()
         if isinstance(without, Adapted):
-            graph[is_out] = without.by_graph().scores(features[is_out]).float()
+            parts = without.parts(features[is_out])
+            plain[is_out], graph[is_out] = parts.regression.float(), parts.graph.float()
+            scores[is_out] = (parts.regression + parts.graph + parts.cosine).float()
+        else:
+            scores[is_out] = without.scores(features[is_out]).float()
+            plain[is_out] = without.without_rectification().scores(features[is_out]).float()
         similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
 
     deque(on_all_cores(score, range(folds.max(initial=-1) + 1)), maxlen=0)  # each fold writes rows of its own

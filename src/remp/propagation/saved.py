@@ -14,11 +14,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 from remp.errors import CheckpointError, ConfigError
-from remp.propagation.adaptive import Adapted, Adaptive
+from remp.propagation.adaptive import Adapted, Adaptive, Evidence
 from remp.propagation.calibration import Calibration
 from remp.propagation.fit import Fitted, Learned
 from remp.propagation.held_out import HeldOut, Likeness
 from remp.propagation.logistic import Linear
+from remp.propagation.surroundings import Neighbours
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.transform import RowTransform
 from remp.strangers import border, shortened
@@ -26,7 +27,7 @@ from remp.system.files import write_atomically
 from remp.version import __version__
 
 FILE = "model.safetensors"
-_FORMAT = "remp-labelling-1"
+_FORMAT = "remp-labelling-2"
 _LARGEST_SIDE = 4096  # pixels of a picture's side, as in a checkpoint
 _AGAIN = "needed what `remp label --save`, ReMPClassifier.save or Export in remp studio wrote; write it again"
 _RULES: dict[str, type[Adaptive] | type[Propagation]] = {"adaptive": Adaptive, "paper": Propagation}
@@ -42,7 +43,10 @@ def save_labelling(path: Path, saved: Learned) -> None:
     if isinstance(model, Adapted):
         for name, part in (("regression", model.regression), ("graph", model.graph)):
             tensors |= {f"{name}.weights": part.weights, f"{name}.bias": part.bias}
-        numbers |= {"cosine": model.cosine, "size": model.size, "evidence": model.evidence}
+        numbers |= {"cosine": model.cosine, "size": model.size, "evidence": list(model.evidence)}
+        if model.neighbours:
+            tensors |= {"neighbours.rows": model.neighbours.rows, "neighbours.arrived": model.neighbours.arrived}
+            numbers |= {"neighbours": model.neighbours.weight}
     else:
         numbers |= {"growth": model.growth}
     tensors |= {f"held_out.{name}": getattr(held_out, name) for name in ("scores", "plain", "graph")}
@@ -67,7 +71,6 @@ def save_labelling(path: Path, saved: Learned) -> None:
         "embedder": saved.embedder,
         "rule": "adaptive" if is_adaptive else "paper",
         "settings": asdict(model.settings),
-        "left_out": saved.fitted.left_out,
         "numbers": numbers,
     }
     content = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
@@ -122,7 +125,7 @@ class _Reader:
     def _fitted(self) -> Fitted:
         n, dim = self._n, self._dim
         settings, numbers = self._settings(), self._facts.get("numbers")
-        if not isinstance(numbers, dict) or not isinstance(self._facts.get("left_out"), bool):
+        if not isinstance(numbers, dict):
             raise self._refusal("numbers")
         scores = self._numbers("held_out.scores", None, n)
         m = len(scores)
@@ -143,7 +146,7 @@ class _Reader:
             RowTransform(replace(settings.parts, centre=False)), self._numbers("likeness.means", n, dim)
         )
         model = self._model(settings, numbers)
-        return Fitted(model, held_out, Calibration(sharpness, weights), likeness, self._facts["left_out"])
+        return Fitted(model, held_out, Calibration(sharpness, weights), likeness)
 
     def _model(self, settings: Adaptive | Propagation, numbers: dict[str, Any]) -> Adapted | Propagated:
         n, dim = self._n, self._dim
@@ -161,8 +164,13 @@ class _Reader:
             bias = self._numbers("model.bias", n) if settings.balanced else None
             return Propagated(settings=settings, bias=bias, growth=self._number(numbers, "growth"), **shared)
         evidence: Any = numbers.get("evidence")
-        if evidence not in ("all", "regression", "graph"):
+        if not isinstance(evidence, list) or len(evidence) != 3 or not all(map(_is_number, evidence)):
             raise self._refusal("evidence")
+        neighbours = None
+        if "neighbours" in numbers:
+            rows = self._numbers("neighbours.rows", None, dim)
+            arrived = self._numbers("neighbours.arrived", len(rows), n)
+            neighbours = Neighbours(rows, arrived, self._number(numbers, "neighbours"))
         regression, graph = (
             Linear(self._numbers(f"{name}.weights", dim, n), self._numbers(f"{name}.bias", n))
             for name in ("regression", "graph")
@@ -175,7 +183,8 @@ class _Reader:
             middle=self._numbers("model.middle", dim),
             log_shares=self._numbers("model.log_shares", n),
             size=self._number(numbers, "size"),
-            evidence=evidence,
+            neighbours=neighbours,
+            evidence=Evidence(*map(float, evidence)),
             **shared,
         )
 

@@ -4,7 +4,7 @@ One label says little of how many rows its class has. Its surroundings do: a row
 neighbours as near as theirs are, a row of a class that is not has none.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,14 +27,38 @@ _SHARPNESS, _SPREAD = 20.0, 0.8
 _LEAST_LOG, _PENALTY = -10.0, 0.1
 
 
+@dataclass(frozen=True)
+class Neighbours:
+    """What a graph says of any row, by how near each row of the graph is to it.
+
+    rows: (s, d) of the graph, of norm 1, float32. arrived: (s, N) how much of each class arrives at each, over the root
+    of its degree, float64. weight: what the logarithms are multiplied with.
+    """
+
+    rows: Tensor
+    arrived: Tensor
+    weight: float = 1.0
+
+    def __call__(self, cosines: Tensor) -> Tensor:
+        """Cosines (m, s) of m rows with those of the graph -> (m, N) logarithms of what would arrive at these, if they
+        were linked to the graph. For an unlabelled row of the graph that is what arrives there: its link to itself
+        multiplies the numbers of all classes alike."""
+        links = cosines.sub(1).mul_(_SHARPNESS).exp_()
+        return self.weight * _logs(links @ self.arrived.to(links)).to(cosines)
+
+    def __mul__(self, factor: float) -> "Neighbours":
+        return replace(self, weight=self.weight * factor)
+
+
 class Graph:
-    """Labels that spread along a graph of rows (s, d) of norm 1, as a linear function: what rows know that lie between
-    the labels. In the precision of the rows. cosines: (s, s) of these, if they are known.
+    """Labels that spread along a graph of rows (s, d) of norm 1: what rows know that lie between the labels. In the
+    precision of the rows. cosines: (s, s) of these, if they are known.
 
     Zhou et al., "Learning with Local and Global Consistency", 2004. Rows that are near each other share their labels,
-    so that classes may have any shape. Here the graph is of the labelled rows and of a sample of the others, and what
-    it says of these is fitted by a ridge regression: so any other row gets an answer, at the price of one product. The
-    matrices are factored once, for as many labellings of the same rows as there are.
+    so that classes may have any shape. Here the graph is of the labelled rows and of a sample of the others. Any other
+    row gets its answer by its neighbours in the graph, or, at the price of one product, by a linear function that is
+    fitted to what the graph says of its own rows. The matrices are factored once, for as many labellings of the same
+    rows as there are.
     """
 
     def __init__(self, rows: Tensor, cosines: Tensor | None = None) -> None:
@@ -43,7 +67,7 @@ class Graph:
         links = cosines.sub(1).mul_(_SHARPNESS).exp_().fill_diagonal_(0)
         degrees = links.sum(1).clamp(min=1e-12).rsqrt()
         links.mul_(degrees[:, None]).mul_(degrees).mul_(-_SPREAD).diagonal().add_(1)
-        self._spread = _Solver(links)
+        self._spread, self._degrees = _Solver(links), degrees
         # in the space of the rows, whose products are known, unless it is much the larger one
         self._is_dual = len(rows) <= 2 * rows.shape[1]
         products = cosines.clone() if self._is_dual else rows.T @ rows
@@ -58,11 +82,13 @@ class Graph:
         given[labelled, labels[labelled]] = 1
         return self._spread(given / given.sum(0).clamp(min=1))
 
-    def linear(self, labels: np.ndarray, n_classes: int) -> Linear:
-        """A linear function fitted to the logarithms of what arrives."""
-        logs = self.spread(labels, n_classes).double().clamp(min=1e-300).log()
-        logs = (logs - logs.amax(1, keepdim=True)).clamp(min=_LEAST_LOG)
-        logs = logs - logs.mean(1, keepdim=True)
+    def neighbours(self, arrived: Tensor) -> Neighbours:
+        """Answers for any row by what arrives at the rows of the graph (s, N)."""
+        return Neighbours(self._rows.float(), (arrived * self._degrees[:, None]).double().contiguous())
+
+    def linear(self, arrived: Tensor) -> Linear:
+        """A linear function fitted to the logarithms of what arrives (s, N)."""
+        logs = _logs(arrived)
         bias = logs.mean(0)
         targets = (logs - bias).to(self._rows)
         if self._is_dual:
@@ -70,6 +96,13 @@ class Graph:
         else:
             weights = self._ridge((targets.T @ self._rows).T)
         return Linear(weights.double(), bias)
+
+
+def _logs(arrived: Tensor) -> Tensor:
+    """Of what arrives (m, N), those far below the largest cut off, in float64; their mean over the classes is 0."""
+    logs = arrived.double().clamp(min=1e-300).log()
+    logs = (logs - logs.amax(1, keepdim=True)).clamp(min=_LEAST_LOG)
+    return logs - logs.mean(1, keepdim=True)
 
 
 class _Solver:
@@ -88,31 +121,39 @@ class _Solver:
 
 @dataclass(frozen=True)
 class Told:
-    """graph: labels that spread along it. presence: (N,) at most 0, what is added to the logits of classes whose labels
-    have no neighbours."""
+    """graph: labels that spread along it, as a linear function. neighbours: the same as the graph itself has it, if it
+    is to be asked. presence: (N,) at most 0, what is added to the logits of classes whose labels have no neighbours."""
 
     graph: Linear
+    neighbours: Neighbours | None
     presence: Tensor
 
 
 @dataclass(frozen=True)
 class Surroundings:
     """numbers: (s,) of the rows that are looked at, ascending. cosines: (s, s) of these, not centred. graph: of the
-    centred ones, None where there can be none."""
+    centred ones, None where there can be none. asks_graph: whether rows are answered by the graph itself."""
 
     numbers: np.ndarray
     cosines: Tensor
     graph: Graph | None
     dim: int
+    asks_graph: bool
 
     def of(self, labels: np.ndarray, n_classes: int) -> Told:
         """labels: (n,) of all rows, -1 for unlabelled; some that were labelled before may be hidden."""
         here = labels[self.numbers]
-        graph = nothing(self.dim, n_classes) if self.graph is None else self.graph.linear(here, n_classes)
-        return Told(graph, log_presence(self.cosines, here, n_classes))
+        presence = log_presence(self.cosines, here, n_classes)
+        if self.graph is None:
+            return Told(nothing(self.dim, n_classes), None, presence)
+        arrived = self.graph.spread(here, n_classes)
+        neighbours = self.graph.neighbours(arrived) if self.asks_graph else None
+        return Told(self.graph.linear(arrived), neighbours, presence)
 
 
-def surroundings_of(numbers: np.ndarray, rows: Tensor, centre: Tensor | None, has_graph: bool) -> Surroundings:
+def surroundings_of(
+    numbers: np.ndarray, rows: Tensor, centre: Tensor | None, *, has_graph: bool, asks_graph: bool = False
+) -> Surroundings:
     """numbers: (s,) of these rows. rows: (s, d) transformed but for centring, of norm 1 if there is to be a graph.
 
     In float32, which takes half the time, unless the rows are nearly the same.
@@ -125,15 +166,16 @@ def surroundings_of(numbers: np.ndarray, rows: Tensor, centre: Tensor | None, ha
     if not has_graph:
         lengths = products.diagonal().clamp(min=1e-24).sqrt()
         cosines = products / lengths[:, None] / lengths
-        return Surroundings(numbers, cosines, None, rows.shape[1])
+        return Surroundings(numbers, cosines, None, rows.shape[1], False)
     if centre is None:
-        return Surroundings(numbers, cosines, Graph(rows, products), rows.shape[1])
+        return Surroundings(numbers, cosines, Graph(rows, products), rows.shape[1], asks_graph)
     centre = centre.to(rows)
     along = rows @ centre  # products of centred rows follow from those that are known
     centred = products - along[:, None] - along + centre @ centre
     lengths = centred.diagonal().clamp(min=1e-24).sqrt()
     centred.div_(lengths[:, None]).div_(lengths)
-    return Surroundings(numbers, cosines, Graph((rows - centre) / lengths[:, None], centred), rows.shape[1])
+    graph = Graph((rows - centre) / lengths[:, None], centred)
+    return Surroundings(numbers, cosines, graph, rows.shape[1], asks_graph)
 
 
 def log_presence(cosines: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
@@ -164,3 +206,8 @@ def log_presence(cosines: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
 def nothing(dim: int, n_classes: int) -> Linear:
     """A linear function that says nothing."""
     return Linear(torch.zeros(dim, n_classes, dtype=torch.float64), torch.zeros(n_classes, dtype=torch.float64))
+
+
+def nobody(n: int, dim: int, n_classes: int) -> Neighbours:
+    """n neighbours at which nothing arrives."""
+    return Neighbours(torch.zeros(n, dim), torch.zeros(n, n_classes, dtype=torch.float64))

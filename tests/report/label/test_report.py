@@ -111,11 +111,19 @@ def test_a_strip_holds_the_right_items_in_the_right_order():
 
 def test_nothing_is_said_to_be_changed_by_rectification_that_was_left_out(page):
     assert "Changed by rectification" in page.text
-    left_out = page_of(made_up_labelling(ANIMALS, 60, left_out=True)).text
+    left_out = page_of(made_up_labelling(ANIMALS, 60, rectified=0.0)).text
     assert "Rectification was left out" in left_out
     assert "Changed by class sizes" in left_out
     assert "Changed by rectification" not in left_out
     assert "before the prototypes were rectified" not in left_out
+
+
+@pytest.mark.parametrize(("rectified", "said"), [(0.3, "Rectification counts for 30% of its usual weight"), (0.6, "")])
+def test_rectification_that_was_weakened_is_told(rectified, said):
+    text = page_of(made_up_labelling(ANIMALS, 60, rectified=rectified)).text
+    assert ("usual weight" in text) == bool(said)
+    assert said in text
+    assert "Changed by rectification" in text
 
 
 def test_few_items_are_not_shown_both_as_most_and_as_least_certain():

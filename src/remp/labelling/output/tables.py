@@ -80,7 +80,7 @@ def json_lines(labelling: Labelling) -> Iterator[str]:
     after = {
         "estimate": asdict(labelling.estimate) if labelling.estimate else None,
         "no_estimate": labelling.no_estimate,
-        "rectification_left_out": labelling.left_out,
+        "rectification_weight": round(labelling.rectified, 3),
         "reject": [kept._asdict() for kept in rejection_table(labelling)],
         "findings": [
             {

@@ -12,7 +12,7 @@ from remp.labelling.outcome import STATUSES, Labelling
 from remp.labelling.quality.estimate import rejection_table
 from remp.report.drawing import COLOURS, class_colour
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
-from remp.report.label.summary import how_to_label, said
+from remp.report.label.summary import how_to_label, said, weakened
 from remp.report.label.tiles import TileChoice, thumbnail_sources
 from remp.report.page import breakable, percent, render_page, short, visible
 from remp.system.files import write_atomically
@@ -82,7 +82,8 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "share": _share(labelling),
         "lead": _lead(labelling),
         "estimate": labelling.estimate,
-        "left_out": labelling.left_out,
+        "left_out": labelling.rectified == 0,
+        "weakened": weakened(labelling),
         "rejection": rejection_table(labelling),
         "noun": "pictures" if task.paths else "rows",
         "counted": partial(_counted, labelling),

@@ -12,6 +12,7 @@ from remp.labelling.quality.estimate import largest_threshold, rejection_table
 from remp.report.page import percent, visible
 
 _MOST = 10  # findings and names that are shown; the report has all
+_WEAK = 0.5  # rectification that counts for less of its usual weight is told
 _MEANING = {
     "given": "examples with a label",
     "labelled": "got a label",
@@ -68,8 +69,18 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
             f"How many labels are right could not be checked; in {estimate.level:.0%} of such tasks it is "
             f"{estimate.low:.0%} to {estimate.high:.0%} of the unlabelled ({visible(estimate.basis)})"
         )
-    if labelling.left_out:
-        yield "Rectification was left out, because hidden labels were predicted better without it."
+    if text := weakened(labelling):
+        yield text
+
+
+def weakened(labelling: Labelling) -> str:
+    """Whether hidden labels spoke against rectification; empty if they did not."""
+    if labelling.rectified == 0:
+        return "Rectification was left out, because hidden labels were predicted better without it."
+    if labelling.rectified < _WEAK:
+        weight = f"{labelling.rectified:.0%} of its usual weight"
+        return f"Rectification counts for {weight}, because hidden labels were predicted better so."
+    return ""
 
 
 def _rejection(labelling: Labelling) -> Iterator[str]:

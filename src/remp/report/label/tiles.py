@@ -90,7 +90,9 @@ class TileChoice:
             self._strip("Given", given, lambda item: ""),
             self._strip("Most certain", certain, self._certainty, len(predicted)),
             self._strip("Least certain", doubtful, self._certainty_and_other, len(predicted)),
-            self._strip(f"Changed by {'class sizes' if result.left_out else 'rectification'}", changed, self._change),
+            self._strip(
+                f"Changed by {'class sizes' if result.rectified == 0 else 'rectification'}", changed, self._change
+            ),
         )
         return ClassBlock(
             name=result.task.class_names[number],
