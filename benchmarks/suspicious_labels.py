@@ -17,7 +17,7 @@ from remp.labelling.quality.findings import _FALSE_ALARMS, least_odds, odds_agai
 from remp.propagation.fit import fit_rows
 from remp.rows import ArrayRows
 
-SHARES = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1)
+SHARES = (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.05, 0.07, 0.1)
 SHOTS = (5, 10, 20)
 
 

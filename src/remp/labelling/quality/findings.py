@@ -16,7 +16,7 @@ MOST, _MOST_NAMES = 20, 5
 # Suspicious labels that are told.
 _MOST_SUSPICIOUS = 200
 # The share of right labels that may be suspected, if the probabilities are right.
-_FALSE_ALARMS = 0.025
+_FALSE_ALARMS = 0.035
 # Two classes are alike if more than this share of their items is expected to get the label of the other.
 _MIXED = 0.15
 
