@@ -12,8 +12,8 @@ from remp.propagation.calibration import Calibration
 from remp.propagation.held_out import HeldOut
 
 LEVEL = 0.9
-# What no temperature corrects: the standard deviation of a task's accuracy around the best one, at an accuracy of 0.5, is
-# the first over √K for K labels per class, and no less than the second. Measured: results/tries/robustness.md.
+# What no temperature corrects: the standard deviation of a task's accuracy around the best one, at an accuracy of 0.5,
+# is the first over √K for K labels per class, and no less than the second. Measured: results/tries/robustness.md.
 _MISFIT, _LEAST_MISFIT = 0.14, 0.05
 # Strangers among the unlabelled items are all wrong, and hardly seen: shares that are reckoned with, and how probable.
 _STRANGERS = {0.0: 0.4, 0.05: 0.2, 0.1: 0.2, 0.15: 0.2}
