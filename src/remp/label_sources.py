@@ -97,7 +97,7 @@ def read_source(
             raise ConfigError(f"an engine takes a folder; {path} is one file: write it as a Parquet dataset of several")
         return _read_embeddings(path, options, labels, model)
     if engine is not None:
-        embedder = model.embedder() if model else _embedder(options)
+        embedder = model.embedder() if model else find_embedder(options.backbone, side=options.side)
         key = digest(os.path.abspath(path).encode("utf-8", "surrogateescape"), embedder.hash.encode()).hex()
         folder = embed(
             path, home() / "datasets" / key, backbone=embedder, engine=engine
@@ -121,11 +121,6 @@ def is_dataset(source: str | Path) -> bool:
 def local_name(source: str | Path) -> Path:
     """What results are named by: a path as it is, of an address the last part."""
     return Path(Place(str(source)).name) if "://" in str(source) else Path(source)
-
-
-def _embedder(options: LabelOptions) -> Embedder:
-    backbone = options.backbone
-    return find_embedder(backbone, side=options.side) if isinstance(backbone, str) else backbone
 
 
 def _read_embeddings(source: Path, options: LabelOptions, labels: Path | None, model: SavedModel | None) -> Found:
@@ -173,7 +168,8 @@ def _read_pictures(
         task = model.task(tuple(tree.names), paths, tuple(tree.skipped))
     else:
         task, how = _picture_task(source, labels)
-        task, embedder = checked(task, str(source), how), _embedder(options)
+        task = checked(task, str(source), how)
+        embedder = find_embedder(options.backbone, side=options.side)
     read = time.perf_counter() - started
     embedded = embed_pictures(task, embedder, shard=shard)
     task = embedded.task if model else checked(embedded.task, str(source), how)

@@ -108,9 +108,11 @@ def load_labelling(path: str | Path) -> "ReMPClassifier":
     return ReMPClassifier._of(read_labelling(Path(path)))
 
 
-def find_embedder(name: str = DEFAULT_EMBEDDER, *, side: int | None = None) -> Embedder:
+def find_embedder(name: str | Embedder = DEFAULT_EMBEDDER, *, side: int | None = None) -> Embedder:
     """The embedder of a pretrained backbone, of `timm:NAME`, or of a checkpoint of ours: a file, the folder of a run or
-    a shipped name. side: pixels of the images it is fed, if not those it is made for."""
+    a shipped name; an embedder as it is. side: pixels of the images it is fed, if not those it is made for."""
+    if isinstance(name, Embedder):
+        return name
     if side is not None and side not in SIDES:
         raise ConfigError(f"got a side of {side} pixels; needed {SIDES.start} … {SIDES.stop - 1}")
     if name in PRETRAINED:

@@ -59,7 +59,7 @@ def embed(
     if block < 1:
         raise ConfigError(f"got a block of {block} pictures; needed 1 or more")
     started, target = time.perf_counter(), place(out)
-    embedder = find_embedder(backbone, side=side) if isinstance(backbone, str) else backbone
+    embedder = find_embedder(backbone, side=side)
     found, left_out = find_blocks(place(source), block)
     parts = EmbeddingParts(target)
     blocks = parts.begin(place(source), embedder, found)

@@ -10,6 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -61,7 +62,8 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
     server = OneServer(out.with_name(f".{out.name}.studio"), folder)
     try:
         made_with = {"backbone": getattr(options.backbone, "name", options.backbone), "side": options.side}
-        session = open_session(task, folder, journal_of(out), lambda: _embedder(options), made_with)
+        find = partial(find_embedder, options.backbone, side=options.side)
+        session = open_session(task, folder, journal_of(out), find, made_with)
         listening = _listen(options.host, options.port)
         port = listening.getsockname()[1]
         keys, thumbnails = Keys(), Thumbnails(home() / "studio" / "thumbnails.sqlite")
@@ -112,12 +114,6 @@ def result_folder(folder: Path, out: Path | None) -> Path:
 def journal_of(out: Path) -> Path:
     """The journal that lies beside a folder of results."""
     return out.with_name(f"{out.name}.journal")
-
-
-def _embedder(options: StudioOptions) -> Embedder:
-    if isinstance(options.backbone, Embedder):
-        return options.backbone
-    return find_embedder(options.backbone, side=options.side)
 
 
 def _check_host(options: StudioOptions) -> None:
