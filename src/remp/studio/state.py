@@ -166,20 +166,18 @@ class StudioState:
 
     def undo(self) -> str:
         """Take the last change back; what it was, in words, or nothing."""
-        if not self.done:
-            return ""
-        change = self.done.pop()
-        self.undone.append(change)
-        self._set(change, 0)
-        return change.title
+        return self._move(self.done, self.undone, 0)
 
     def redo(self) -> str:
-        if not self.undone:
+        """Make the change again that was taken back last."""
+        return self._move(self.undone, self.done, 1)
+
+    def _move(self, changes: list[_Change], to: list[_Change], side: int) -> str:
+        if not changes:
             return ""
-        change = self.undone.pop()
-        self.done.append(change)
-        self._set(change, 1)
-        return change.title
+        to.append(changes.pop())
+        self._set(to[-1], side)
+        return to[-1].title
 
     def _do(
         self,
