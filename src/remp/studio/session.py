@@ -220,9 +220,7 @@ class Session:
         judged = judge(whole, given.labels, self.task.labels, checks)
         prediction = judged.prediction
         seconds["predict"] = time.perf_counter() - started
-        first = Insight(
-            -1, prediction, before.label_next, before.findings, before.gain, before.groups, seconds, version
-        )
+        first = replace(before, version=-1, prediction=prediction, seconds=seconds, of=version, given=None)
         self._publish(features, first)
         if self.state.version != version:
             with self.lock:
@@ -234,8 +232,8 @@ class Session:
         gain = self._gain(judged, given, label_next)
         seconds = {**seconds, "advise": time.perf_counter() - started - seconds["predict"]}
         findings = tuple(find_all(prediction, features))
-        made = Insight(version, prediction, label_next, findings, gain, before.groups, seconds, version, given)
-        self._publish(features, made)
+        made = replace(first, version=version, label_next=label_next, findings=findings, gain=gain, given=given)
+        self._publish(features, replace(made, seconds=seconds))
 
     _n_grouped = 0
 
