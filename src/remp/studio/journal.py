@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +14,57 @@ from remp.errors import ConfigError, DataError
 from remp.studio.state import StudioState
 
 Action = Mapping[str, Any]
-# The verbs, and what each needs besides.
-VERBS: dict[str, tuple[str, ...]] = {
-    "label": ("items", "class"),
-    "accept": ("classes",),
-    "clear": ("items",),
-    "unknown": ("items",),
-    "rename": ("class", "to"),
-    "merge": ("class", "into"),
-    "delete": ("class",),
-    "colour": ("class", "colour"),
-    "dismiss": ("finding",),
-    "undo": (),
-    "redo": (),
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConfigError(f"needed a list of pictures, got {type(value).__name__}")
+    return value
+
+
+def _lists(value: Any) -> dict[str, list[Any]]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"needed pictures for each class, got {type(value).__name__}")
+    return {name: _list(items) for name, items in value.items()}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(f"needed text, got {type(value).__name__}")
+    return value
+
+
+def _any(value: Any) -> Any:
+    """What the state checks by itself."""
+    return value
+
+
+# The verbs: what each does, and what it needs for that, with a check of each.
+VERBS: dict[str, tuple[Callable[..., object], dict[str, Callable[[Any], Any]]]] = {
+    "label": (StudioState.label, {"items": _list, "class": _any}),
+    "accept": (StudioState.accept, {"classes": _lists}),
+    "clear": (StudioState.clear, {"items": _list}),
+    "unknown": (StudioState.mark_unknown, {"items": _list}),
+    "rename": (StudioState.rename, {"class": _text, "to": _any}),
+    "merge": (StudioState.merge, {"class": _text, "into": _text}),
+    "delete": (StudioState.delete, {"class": _text}),
+    "colour": (StudioState.recolour, {"class": _text, "colour": _any}),
+    "dismiss": (StudioState.dismiss, {"finding": _text}),
+    "undo": (StudioState.undo, {}),
+    "redo": (StudioState.redo, {}),
 }
 
 
 def apply(state: StudioState, action: Action) -> None:
     """Change the state as an action says; items are numbers. Raises ConfigError and leaves the state for a bad one."""
-    verb = _checked(action)
-    if verb == "label":
-        state.label(_list(action["items"]), action["class"])
-    elif verb == "accept":
-        state.accept({name: _list(items) for name, items in _table(action["classes"]).items()})
-    elif verb == "clear":
-        state.clear(_list(action["items"]))
-    elif verb == "unknown":
-        state.mark_unknown(_list(action["items"]))
-    elif verb == "rename":
-        state.rename(_text(action["class"]), action["to"])
-    elif verb == "merge":
-        state.merge(_text(action["class"]), _text(action["into"]))
-    elif verb == "delete":
-        state.delete(_text(action["class"]))
-    elif verb == "colour":
-        state.recolour(_text(action["class"]), action["colour"])
-    elif verb == "dismiss":
-        state.dismiss(_text(action["finding"]))
-    elif verb == "undo":
-        state.undo()
-    else:
-        state.redo()
+    verb = action.get("do") if isinstance(action, Mapping) else None  # type: ignore[redundant-expr]
+    if not isinstance(verb, str) or verb not in VERBS:
+        raise ConfigError(f"got the action {str(verb)[:40]!r}; needed one of {', '.join(VERBS)}")
+    change, needed = VERBS[verb]
+    missing = [name for name in needed if name not in action]
+    if missing:
+        raise ConfigError(f"the action {verb!r} needs {missing[0]!r}")
+    change(state, *(check(action[name]) for name, check in needed.items()))
 
 
 def with_names(action: Action, names: Sequence[str]) -> dict[str, Any]:
@@ -77,37 +87,14 @@ def _with_items(action: Action, translate: Any) -> dict[str, Any]:
     return changed
 
 
-def _checked(action: Action) -> str:
-    verb = action.get("do") if isinstance(action, Mapping) else None  # type: ignore[redundant-expr]
-    if not isinstance(verb, str) or verb not in VERBS:
-        raise ConfigError(f"got the action {str(verb)[:40]!r}; needed one of {', '.join(VERBS)}")
-    missing = [name for name in VERBS[verb] if name not in action]
-    if missing:
-        raise ConfigError(f"the action {verb!r} needs {missing[0]!r}")
-    return verb
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise ConfigError(f"needed a list of pictures, got {type(value).__name__}")
-    return value
-
-
-def _table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError(f"needed pictures for each class, got {type(value).__name__}")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ConfigError(f"needed text, got {type(value).__name__}")
-    return value
-
-
 _FORMAT = 1
 # Pictures whose bytes tell whether a journal belongs to a collection, and the share of them that has to fit.
 _WITNESSES, _FITTING = 32, 0.5
+
+
+def journal_of(results: Path) -> Path:
+    """The journal that lies beside a folder of results."""
+    return results.with_name(f"{results.name}.journal")
 
 
 class Journal:
@@ -139,7 +126,7 @@ class Journal:
         if self._header is None:
             witnesses = {name: witness for name in _chosen(names) if (witness := _witness(folder / name))}
             self._header = {"journal": _FORMAT, "folder": str(folder), **(made_with or {}), "witnesses": witnesses}
-            self._append({**self._header})
+            self.append(self._header)
             return
         if self._header.get("journal") != _FORMAT:
             raise DataError(
@@ -158,7 +145,9 @@ class Journal:
 
     def append(self, entry: dict[str, Any]) -> None:
         """Keep an entry. A disk that takes nothing is no error: `problem` says so, and the entry waits."""
-        self._append(entry)
+        text = json.dumps(entry, separators=(",", ":")).encode()
+        self._waiting += b"%08x %b\n" % (zlib.crc32(text), text)
+        self.retry()
 
     def retry(self) -> None:
         """Try again to write what waits, from where the last try ended."""
@@ -176,11 +165,6 @@ class Journal:
             self.problem = ""
         except OSError as error:
             self.problem = error.strerror or str(error)
-
-    def _append(self, entry: dict[str, Any]) -> None:
-        text = json.dumps(entry, separators=(",", ":")).encode()
-        self._waiting += b"%08x %b\n" % (zlib.crc32(text), text)
-        self.retry()
 
     def _read(self) -> None:
         try:
