@@ -20,7 +20,7 @@ from remp.propagation.saved import FILE, save_labelling
 from remp.report.label import write_label_report
 from remp.rows import ArrayRows
 from remp.studio.collection import Prediction, open_collection
-from remp.studio.journal import Journal
+from remp.studio.journal import Journal, journal_of
 from remp.studio.session import Session
 
 LINKS = "links"  # class folders, with links in place of copies
@@ -63,7 +63,7 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
     that were given to `remp label` count, as labels.csv has them, and the backbone that labels.json names.
     """
     results = Path(os.path.abspath(results))
-    journal = results if results.suffix == ".journal" else results.with_name(f"{results.name}.journal")
+    journal = results if results.suffix == ".journal" else journal_of(results)
     folder = Path(os.path.abspath(pictures or pictures_of(journal.with_suffix("") if results == journal else results)))
     if not folder.is_dir():
         raise DataError(f"the pictures of {results} are not in {str(folder)!r}: give --pictures FOLDER")

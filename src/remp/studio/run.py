@@ -17,10 +17,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from remp import label_files
 from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError, OutputError
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.studio.collection import open_collection
+from remp.studio.journal import journal_of
 from remp.studio.session import Session, open_session
 from remp.system.files import home
 
@@ -100,20 +102,8 @@ def _server(config: Any, session: Session) -> Any:
 
 
 def result_folder(folder: Path, out: Path | None) -> Path:
-    """Where results go: beside the pictures unless said otherwise, and never among them."""
-    if out is None:
-        if not folder.name:
-            raise ConfigError(f"{folder} has nothing beside it: give --out FOLDER for the results")
-        return folder.with_name(f"{folder.name}-labelled")
-    real, inside = Path(os.path.realpath(out)), Path(os.path.realpath(folder))
-    if inside in (real, *real.parents):
-        raise ConfigError(f"--out {out} lies in {folder}, which is only read: give a folder outside of it")
-    return Path(os.path.abspath(out))
-
-
-def journal_of(out: Path) -> Path:
-    """The journal that lies beside a folder of results."""
-    return out.with_name(f"{out.name}.journal")
+    """Where results go, as with `remp label`: beside the pictures unless said otherwise, and never among them."""
+    return label_files.result_folder(folder, out, overwrite=False).path
 
 
 def _check_host(options: StudioOptions) -> None:
