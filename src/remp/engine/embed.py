@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -67,41 +67,41 @@ def embed(
     skipped = [*left_out, *(one for number in sorted(done) for one in done[number])]
     left = [number for number in range(len(blocks)) if number not in done]
     n_before = sum(len(blocks[number]) - len(done[number]) for number in done)
-    run = _Run(parts, blocks, left)
     cache = _SharedCache(embedder) if engine is None else None
     try:
-        run(engine or Threads(), EmbedBlock(embedder, cache))
+        made, newly_skipped, problems = _embed_blocks(
+            parts, blocks, left, engine or Threads(), EmbedBlock(embedder, cache)
+        )
     finally:
         if cache:
             cache.close()
-    skipped = sorted([*skipped, *run.skipped])
+    skipped = sorted([*skipped, *newly_skipped])
     if skipped:
         parts.write_skipped(skipped)
     seconds = time.perf_counter() - started
-    return EmbeddedParts(target, n_before + run.made, n_before, tuple(skipped), tuple(run.problems), seconds)
+    return EmbeddedParts(target, n_before + made, n_before, tuple(skipped), tuple(problems), seconds)
 
 
-class _Run:
-    """The blocks that are left, each written when it is finished. made: pictures in the new parts."""
-
-    def __init__(self, parts: EmbeddingParts, blocks: list[Block], left: list[int]) -> None:
-        self._parts, self._blocks, self._left = parts, blocks, left
-        self.made, self.skipped, self.problems = 0, list[tuple[str, str]](), list[str]()
-
-    def __call__(self, engine: Engine, work: Callable[[Block], Part]) -> None:
-        total, to_do = (sum(len(self._blocks[i]) for i in some) for some in (range(len(self._blocks)), self._left))
-        with warnings.catch_warnings(), progress("embedding", total, unit="pictures", done=total - to_do) as bar:
-            warnings.filterwarnings("ignore", module=r"PIL\.")  # of pictures that are read or skipped all the same
-            for at, part in engine.finished(work, [self._blocks[number] for number in self._left]):
-                number = self._left[at]
-                if part.problem:
-                    self.problems.append(part.problem)
-                    bar.say(part.problem)
-                else:
-                    self._parts.write(number, self._blocks[number], part)
-                    self.made += len(part.names)
-                    self.skipped += part.skipped
-                bar.advance(len(self._blocks[number]))
+def _embed_blocks(
+    parts: EmbeddingParts, blocks: list[Block], left: list[int], engine: Engine, work: Callable[[Block], Part]
+) -> tuple[int, list[tuple[str, str]], list[str]]:
+    """Write the part of each block that is left when it is finished: how many pictures these hold, what was skipped and
+    what kept whole blocks from being read."""
+    made, skipped, problems = 0, list[tuple[str, str]](), list[str]()
+    total, to_do = (sum(len(blocks[number]) for number in some) for some in (range(len(blocks)), left))
+    with warnings.catch_warnings(), progress("embedding", total, unit="pictures", done=total - to_do) as bar:
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # of pictures that are read or skipped all the same
+        for at, part in engine.finished(work, [blocks[number] for number in left]):
+            number = left[at]
+            if part.problem:
+                problems.append(part.problem)
+                bar.say(part.problem)
+            else:
+                parts.write(number, blocks[number], part)
+                made += len(part.names)
+                skipped += part.skipped
+            bar.advance(len(blocks[number]))
+    return made, skipped, problems
 
 
 @dataclass(frozen=True)
@@ -190,30 +190,24 @@ class _Made:
     def __init__(self, embedder: Embedder) -> None:
         self.rows: dict[bytes, tuple[np.ndarray, int]] = {}
         self.new: list[bytes] = []
-        self._embedder, self._batch = embedder, dict[bytes, _Waiting]()
+        self._embedder, self._batch = embedder, dict[bytes, tuple[np.ndarray, int]]()  # of pixels and picture hashes
 
     def take(self, one: _Read) -> None:
         """Embed a picture with the next batch, unless its content is there already."""
         if one.pixels is None or one.content in self.rows or one.content in self._batch:
             return
-        self._batch[one.content] = _Waiting(one.pixels, one.picture)
+        self._batch[one.content] = (one.pixels, one.picture)
         if len(self._batch) == self._embedder.batch:
             self.flush()
 
     def flush(self) -> None:
         if not self._batch:
             return
-        values = self._embedder.embed(np.stack([waiting.pixels for waiting in self._batch.values()]))
-        for (content, waiting), row in zip(self._batch.items(), values, strict=True):
-            self.rows[content] = (row, waiting.picture)
+        values = self._embedder.embed(np.stack([pixels for pixels, _ in self._batch.values()]))
+        for (content, (_, picture)), row in zip(self._batch.items(), values, strict=True):
+            self.rows[content] = (row, picture)
             self.new.append(content)
         self._batch = {}
-
-
-@dataclass(frozen=True)
-class _Waiting:
-    pixels: np.ndarray = field(repr=False)
-    picture: int
 
 
 class _SharedCache:
