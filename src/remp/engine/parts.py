@@ -14,6 +14,7 @@ import numpy as np
 from remp.backbones.embedding import Embedder
 from remp.engine.picture_blocks import Block, FolderBlock, ParquetBlock, block_key
 from remp.errors import ConfigError, DataError, OutputError
+from remp.labelling.output.tables import csv_cell, utf8
 from remp.rows.parquet import open_parquet
 from remp.strangers import reason
 from remp.system.files import Place
@@ -91,7 +92,7 @@ class EmbeddingParts:
 
     def write_skipped(self, skipped: Iterable[tuple[str, str]]) -> None:
         """Name what was skipped, and why."""
-        lines = ["name,reason", *(f"{_cell(name)},{_cell(reason)}" for name, reason in skipped)]
+        lines = ["name,reason", *(f"{csv_cell(name)},{csv_cell(reason)}" for name, reason in skipped)]
         self._write(_SKIPPED, ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
 
     def _check(self, about: dict[str, Any]) -> None:
@@ -210,14 +211,14 @@ def _parquet_bytes(block: Block, part: Part) -> bytes:
     dim = part.values.shape[1]
     flat = pyarrow.array(part.values.reshape(-1), pyarrow.float32())
     columns = {
-        "name": pyarrow.array([_text(name) for name in part.names], pyarrow.string()),
+        "name": pyarrow.array([utf8(name) for name in part.names], pyarrow.string()),
         "content": pyarrow.array([content.hex() for content in part.contents], pyarrow.string()),
         "picture": pyarrow.array(part.pictures, pyarrow.uint64()),
         "embedding": pyarrow.FixedSizeListArray.from_arrays(flat, dim),
     }
     if isinstance(block, ParquetBlock) and block.label:
         columns["label"] = pyarrow.array(part.labels, pyarrow.string())
-    skipped = [(_text(name), reason) for name, reason in part.skipped]
+    skipped = [(utf8(name), reason) for name, reason in part.skipped]
     marks = {_KEY: block_key(block).encode(), _LEFT_OUT: json.dumps(skipped).encode()}
     sink = pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(
@@ -228,12 +229,3 @@ def _parquet_bytes(block: Block, part: Part) -> bytes:
         write_page_checksum=True,
     )
     return sink.getvalue().to_pybytes()
-
-
-def _text(name: str) -> str:
-    """A name that Parquet can hold: bytes that are no UTF-8 become escapes."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _cell(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text

@@ -38,7 +38,7 @@ def write_parquet(labelling: Labelling, folder: Path) -> None:
     import pyarrow
     import pyarrow.parquet as parquet
 
-    names = pyarrow.array([_utf8(name) for name in (*labelling.task.class_names, "unknown")])
+    names = pyarrow.array([utf8(name) for name in (*labelling.task.class_names, "unknown")])
     kinds = pyarrow.array(STATUSES)
 
     def classes(numbers: np.ndarray) -> Any:
@@ -50,7 +50,7 @@ def write_parquet(labelling: Labelling, folder: Path) -> None:
     for at in range(0, len(labels), LARGE):
         here = slice(at, at + LARGE)
         columns = {
-            "file": pyarrow.array([_utf8(name) for name in labelling.task.names[here]]),
+            "file": pyarrow.array([utf8(name) for name in labelling.task.names[here]]),
             "label": classes(labels[here]),
             "probability": pyarrow.array(labelling.probability[here]),
             "runner-up": classes(labelling.runner_up[here]),
@@ -61,7 +61,7 @@ def write_parquet(labelling: Labelling, folder: Path) -> None:
         parquet.write_table(pyarrow.table(columns), folder / f"part-{at // LARGE:05d}.parquet", compression="zstd")
 
 
-def _utf8(name: str) -> str:
+def utf8(name: str) -> str:
     """What Parquet can hold: bytes of a name that are no UTF-8 become escapes."""
     return name.encode("utf-8", "backslashreplace").decode()
 
@@ -70,7 +70,7 @@ def csv_lines(labelling: Labelling) -> Iterator[str]:
     """One line per item, in the order of the task; cells are exact, whatever is in them."""
     yield ",".join(COLUMNS) + "\n"
     for record in labelling.each_record():
-        yield ",".join(_cell(record[column]) for column in COLUMNS) + "\n"
+        yield ",".join(csv_cell(record[column]) for column in COLUMNS) + "\n"
 
 
 def json_lines(labelling: Labelling) -> Iterator[str]:
@@ -102,7 +102,7 @@ def json_lines(labelling: Labelling) -> Iterator[str]:
     yield "\n ],\n" + everything.encode(after).removeprefix("{\n") + "\n"
 
 
-def _cell(value: str | float | None) -> str:
+def csv_cell(value: str | float | None) -> str:
     """Quoted where it must be; the csv module of some Pythons leaves a lone carriage return bare, which ends a line."""
     text = "" if value is None else str(value)
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
