@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from remp.backbones.embedding import Embedder
 from remp.engine import Engine, Threads
 from remp.engine.dataset import open_dataset, open_unlabelled
@@ -16,7 +14,7 @@ from remp.errors import CheckpointError, ConfigError
 from remp.labelling.embedding import Stage, embed_pictures
 from remp.labelling.embedding.cache import digest
 from remp.labelling.pipeline import LabelOptions
-from remp.labelling.tasks import LabellingTask, checked
+from remp.labelling.tasks import LabellingTask, checked, unlabelled_task
 from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task, unlabelled_rows
 from remp.labelling.tasks.folder import find_pictures, folder_task, listed_task
 from remp.models import find_embedder
@@ -71,12 +69,6 @@ class SavedModel:
             needed = self.learned.examples.shape[1]
             raise ConfigError(f"{source} has {rows.dim} numbers in a row, {self.path} was learned from {needed}")
 
-    def task(
-        self, names: tuple[str, ...], paths: tuple[Path, ...] = (), skipped: tuple[tuple[str, str], ...] = ()
-    ) -> LabellingTask:
-        """These items, none with a label, and the classes of the model."""
-        return LabellingTask(names, np.full(len(names), -1, np.int64), self.learned.classes, paths, skipped)
-
 
 def read_source(
     source: str | Path,
@@ -130,7 +122,7 @@ def _read_embeddings(source: Path, options: LabelOptions, labels: Path | None, m
     if model:
         names, rows = unlabelled_rows(source)
         model.check_rows(rows, source)
-        task = model.task(names)
+        task = unlabelled_task(names, model.learned.classes)
     else:
         task, rows = embedding_task(source, labels)
         task = checked(task, str(source), "give the label of some rows, and leave that of the others empty")
@@ -165,7 +157,7 @@ def _read_pictures(
     if model:
         embedder, tree = model.embedder(), find_pictures(source)
         paths = tuple(source / name for name in tree.names)
-        task = model.task(tuple(tree.names), paths, tuple(tree.skipped))
+        task = unlabelled_task(tree.names, model.learned.classes, paths, tuple(tree.skipped))
     else:
         task, how = _picture_task(source, labels)
         task = checked(task, str(source), how)

@@ -1,7 +1,7 @@
 """A Parquet dataset of embeddings as a task: each part is looked through once, and one that is damaged is left out."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from remp.engine import Engine
 from remp.engine.parts import EmbeddingParts, skipped_in
 from remp.errors import DataError
-from remp.labelling.tasks import LabellingTask, make_task
+from remp.labelling.tasks import LabellingTask, make_task, unlabelled_task
 from remp.labelling.tasks.embeddings import column_values, read_parquet, with_labels
 from remp.labelling.tasks.folder import class_of
 from remp.rows import JoinedRows, Rows
@@ -42,29 +42,27 @@ def look_through(part: Place) -> PartFacts:
         for _ in rows.chunks():
             pass
         file = open_parquet(part.address)
-        names = file.schema_arrow.names
-        contents = column_values(file, "content", part.address) if "content" in names else None
-        pictures = column_values(file, "picture", part.address) if "picture" in names else None
-        with border(f"{part}: its hashes of files or pictures cannot be read", "it is damaged; embed again"):
-            hashes = np.array(contents or [], dtype=str), np.array(pictures or [], dtype=np.uint64)
+        contents, pictures = _hashes(file, "content", str, part), _hashes(file, "picture", np.uint64, part)
         if any(values is not None and len(values) != len(rows) for values in (contents, pictures)):
             raise DataError(f"{part} has another number of hashes than of rows: it is damaged; embed again")
-        return PartFacts(
-            rows,
-            ids,
-            labels,
-            None if contents is None else hashes[0],
-            None if pictures is None else hashes[1],
-            skipped_in(file.schema_arrow.metadata),
-        )
+        return PartFacts(rows, ids, labels, contents, pictures, skipped_in(file.schema_arrow.metadata))
     except DataError as error:
         return PartFacts(problem=str(error))
+
+
+def _hashes(file: Any, column: str, kind: type, part: Place) -> np.ndarray | None:
+    """(n,), None where there is no such column."""
+    if column not in file.schema_arrow.names:
+        return None
+    values = column_values(file, column, part.address)
+    with border(f"{part}: its hashes of files or pictures cannot be read", "it is damaged; embed again"):
+        return np.array(values, dtype=kind)
 
 
 @dataclass(frozen=True)
 class Dataset:
     """The task of all parts that could be read, their rows, and hashes of files and pictures if all have them. made_by:
-    the backbone of `remp embed`, its side and its hash, as `embedded_by` has them; nothing for rows of others."""
+    the backbone of `remp embed`, its side and its hash; nothing for rows of others."""
 
     task: LabellingTask
     rows: JoinedRows
@@ -75,26 +73,22 @@ class Dataset:
 def open_dataset(folder: Place, labels: Path | None, engine: Engine) -> Dataset:
     """labels: a CSV file, by name or number of the rows. Without one, the column `label` says it; without that, for a
     dataset that `remp embed` made of a folder, the folder that a picture lies in, as in `remp label FOLDER`."""
-    return _opened(folder, engine, lambda found: _task(folder, labels, found))
+    found = _find(folder, engine)
+    return found.dataset(_task(folder, labels, found))
 
 
 def open_unlabelled(folder: Place, classes: tuple[str, ...], engine: Engine) -> Dataset:
     """All rows without a label, whatever the dataset says of labels."""
-
-    def task(found: _Found) -> LabellingTask:
-        pictures = _picture_folder(found.about)
-        paths = tuple(pictures / name for name in found.names) if pictures else ()
-        return LabellingTask(tuple(found.names), np.full(found.n, -1, np.int64), classes, paths, found.skipped)
-
-    return _opened(folder, engine, task)
+    found = _find(folder, engine)
+    return found.dataset(unlabelled_task(found.names, classes, found.paths, found.skipped))
 
 
 @dataclass(frozen=True)
 class _Found:
-    """The parts that could be read, with n rows in all, their names, what was skipped, and what `remp embed` says."""
+    """The parts that could be read, their rows, (name, reason) of what was skipped, and what `remp embed` says."""
 
     kept: list[PartFacts]
-    n: int
+    rows: JoinedRows
     skipped: tuple[tuple[str, str], ...]
     about: dict[str, Any]
 
@@ -102,14 +96,32 @@ class _Found:
     def has_ids(self) -> bool:
         return all(part.ids is not None for part in self.kept)
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         if not self.has_ids:
-            return [str(number) for number in range(self.n)]
+            return [str(number) for number in range(len(self.rows))]
         return [name for part in self.kept for name in part.ids or ()]
 
+    @property
+    def pictures(self) -> Path | None:
+        """The folder of the pictures, if that is on this machine."""
+        source = self.about.get("source", "")
+        is_here = self.about.get("kind") == "folder" and "://" not in source and Path(source).is_dir()
+        return Path(source) if is_here else None
 
-def _opened(folder: Place, engine: Engine, make_task_of: Callable[[_Found], LabellingTask]) -> Dataset:
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        folder = self.pictures
+        return tuple(folder / name for name in self.names) if folder else ()
+
+    def dataset(self, task: LabellingTask) -> Dataset:
+        hashes = {"content_hashes": [f.contents for f in self.kept], "picture_hashes": [f.pictures for f in self.kept]}
+        joined = {name: _joined(arrays) for name, arrays in hashes.items()}
+        known = {name: array for name, array in joined.items() if array is not None}
+        return Dataset(task, self.rows, known, _made_by(self.about))
+
+
+def _find(folder: Place, engine: Engine) -> _Found:
     parts = [folder / name for name in part_names(folder)]
     facts = []
     with progress("reading the dataset", len(parts), unit="parts") as bar:
@@ -124,11 +136,7 @@ def _opened(folder: Place, engine: Engine, make_task_of: Callable[[_Found], Labe
         raise DataError(f"{folder} has no part that can be read" + (f": {left_out[0][1]}" if left_out else ""))
     rows = JoinedRows(*(found.rows for found in kept if found.rows is not None))
     skipped = (*left_out, *(one for found in facts for one in found.skipped))
-    about = EmbeddingParts(folder).about()
-    task = make_task_of(_Found(kept, len(rows), skipped, about))
-    hashes = {"content_hashes": [f.contents for f in kept], "picture_hashes": [f.pictures for f in kept]}
-    joined = {name: _joined(arrays) for name, arrays in hashes.items()}
-    return Dataset(task, rows, {name: array for name, array in joined.items() if array is not None}, _made_by(about))
+    return _Found(kept, rows, skipped, EmbeddingParts(folder).about())
 
 
 def _made_by(about: dict[str, Any]) -> dict[str, Any]:
@@ -142,26 +150,18 @@ def _joined(arrays: list[np.ndarray | None]) -> np.ndarray | None:
 
 
 def _task(folder: Place, labels: Path | None, found: _Found) -> LabellingTask:
-    pictures, skipped = _picture_folder(found.about), found.skipped
+    names, skipped = found.names, found.skipped
     if labels is not None:
         if not found.has_ids and any(name.endswith(".parquet") for name, _ in skipped):
             raise DataError(
                 f"{skipped[0][0]} cannot be read, so that the numbers of the rows in {labels} do not fit: repair the "
                 "part, or give the rows a column of names"
             )
-        task = with_labels(found.names, labels, by_number=not found.has_ids)
-        paths = tuple(pictures / name for name in found.names) if pictures else ()
-        return replace(task, paths=paths, skipped=(*skipped, *task.skipped))
+        task = with_labels(names, labels, by_number=not found.has_ids)
+        return replace(task, paths=found.paths, skipped=(*skipped, *task.skipped))
     if any(part.labels is not None for part in found.kept):
         given = [label for part in found.kept for label in part.labels or [None] * len(part.rows or ())]
-        return make_task(found.names, given, folder=pictures, skipped=skipped)
+        return make_task(names, given, folder=found.pictures, skipped=skipped)
     if found.about.get("kind") == "folder":
-        return make_task(found.names, [class_of(name) for name in found.names], folder=pictures, skipped=skipped)
+        return make_task(names, [class_of(name) for name in names], folder=found.pictures, skipped=skipped)
     raise DataError(f"{folder} has no labels: give --labels FILE.csv with the columns name and label")
-
-
-def _picture_folder(about: dict[str, Any]) -> Path | None:
-    """Where the pictures of a dataset lie, if that is on this machine."""
-    source = about.get("source", "")
-    is_here = about.get("kind") == "folder" and "://" not in source and Path(source).is_dir()
-    return Path(source) if is_here else None

@@ -63,6 +63,16 @@ def make_task(
     )
 
 
+def unlabelled_task(
+    names: Sequence[str],
+    class_names: tuple[str, ...],
+    paths: tuple[Path, ...] = (),
+    skipped: tuple[tuple[str, str], ...] = (),
+) -> LabellingTask:
+    """The task of items without any label, and of classes that are known already."""
+    return LabellingTask(tuple(names), np.full(len(names), UNLABELLED, np.int64), class_names, paths, skipped)
+
+
 def checked(task: LabellingTask, source: str, how: str) -> LabellingTask:
     """The task without classes that have no example. source: what to call the input; how: where labels are given."""
     n_labelled = int(task.is_labelled.sum())
