@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from remp.backbones.embedding import Embedder
-from remp.datasets.decode import UnreadablePicture, centre_square
+from remp.datasets.decode import UnreadablePicture
 from remp.engine import Engine, Threads
 from remp.engine.parts import EmbeddingParts, Part
 from remp.engine.picture_blocks import Block, Item, find_blocks, picture_bytes
 from remp.errors import ConfigError, DataError
 from remp.labelling.embedding.cache import EmbeddingCache, digest
-from remp.labelling.embedding.pictures import picture_hash
+from remp.labelling.embedding.pictures import Picture, stacked
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.system.files import Place, home, place
 from remp.system.memory import keep_freed_memory
@@ -127,61 +127,49 @@ class EmbedBlock:
     def _part(self, block: Block) -> Part:
         part, made = Part(), _Made(self.embedder)
         known = self.cache.contents if self.cache else set[bytes]()
-        read: list[_Read] = []
+        read: list[tuple[Item, bytes]] = []  # each with its content hash
         with closing(self._readings(block.items(), known)) as readings:
-            for one in readings:
+            for item, picture in readings:
                 if self.cache and self.cache.is_stopped.is_set():
                     break
-                if one.reason:
-                    part.skipped.append((one.item.name, one.reason))
+                if picture.reason:
+                    part.skipped.append((item.name, picture.reason))
                     continue
-                made.take(one)
-                one.pixels = None
-                read.append(one)
+                made.take(picture)
+                read.append((item, picture.content))
         made.flush()
         if self.cache:
-            wanted = {one.content for one in read} - made.rows.keys()
+            wanted = {content for _, content in read} - made.rows.keys()
             made.rows.update(self.cache.take(wanted))
-            for one in self._readings((o.item for o in read if o.content not in made.rows), set()):  # damaged ones
-                made.take(one)
+            damaged = (item for item, content in read if content not in made.rows)
+            for _, picture in self._readings(damaged, set()):
+                made.take(picture)
             made.flush()
             self.cache.add(made)
-        part.names = [one.item.name for one in read]
-        part.labels = [one.item.label for one in read]
-        part.contents = [one.content for one in read]
+        part.names = [item.name for item, _ in read]
+        part.labels = [item.label for item, _ in read]
+        part.contents = [content for _, content in read]
         part.pictures = np.array([made.rows[content][1] for content in part.contents], np.uint64)
         values = [made.rows[content][0] for content in part.contents]
         part.values = np.stack(values) if values else np.empty((0, self.embedder.dim), np.float32)
         return part
 
-    def _readings(self, items: Iterable[Item], known: set[bytes]) -> Generator["_Read", None, None]:
+    def _readings(self, items: Iterable[Item], known: set[bytes]) -> Generator[tuple[Item, Picture], None, None]:
         return read_ahead(lambda item: _read(item, self.embedder.side, known), items, ahead=16)
 
 
-@dataclass
-class _Read:
-    """A picture: the hash of its bytes, and its pixels unless that is known."""
-
-    item: Item
-    content: bytes = b""
-    pixels: np.ndarray | None = None
-    picture: int = 0
-    reason: str = ""
-
-
-def _read(item: Item, side: int, known: set[bytes]) -> _Read:
-    one = _Read(item, reason=item.reason)
-    if one.reason or item.content is None:
-        return one
+def _read(item: Item, side: int, known: set[bytes]) -> tuple[Item, Picture]:
+    if item.content is None:
+        return item, Picture(reason="an empty cell")
+    picture = Picture()
     try:
         content = picture_bytes(item.content)
-        one.content = digest(content)
-        if one.content not in known:
-            one.pixels = centre_square(content, side)
-            one.picture = picture_hash(one.pixels)
+        picture.content = digest(content)
+        if picture.content not in known:
+            picture.decode(content, side)
     except UnreadablePicture as error:
-        one.reason = str(error)
-    return one
+        picture.reason = str(error)
+    return item, picture
 
 
 class _Made:
@@ -190,23 +178,23 @@ class _Made:
     def __init__(self, embedder: Embedder) -> None:
         self.rows: dict[bytes, tuple[np.ndarray, int]] = {}
         self.new: list[bytes] = []
-        self._embedder, self._batch = embedder, dict[bytes, tuple[np.ndarray, int]]()  # of pixels and picture hashes
+        self._embedder, self._batch = embedder, dict[bytes, Picture]()
 
-    def take(self, one: _Read) -> None:
+    def take(self, one: Picture) -> None:
         """Embed a picture with the next batch, unless its content is there already."""
         if one.pixels is None or one.content in self.rows or one.content in self._batch:
             return
-        self._batch[one.content] = (one.pixels, one.picture)
+        self._batch[one.content] = one
         if len(self._batch) == self._embedder.batch:
             self.flush()
 
     def flush(self) -> None:
         if not self._batch:
             return
-        values = self._embedder.embed(np.stack([pixels for pixels, _ in self._batch.values()]))
-        for (content, (_, picture)), row in zip(self._batch.items(), values, strict=True):
-            self.rows[content] = (row, picture)
-            self.new.append(content)
+        values = self._embedder.embed(stacked(self._batch.values()))
+        for one, row in zip(self._batch.values(), values, strict=True):
+            self.rows[one.content] = (row, one.picture)
+        self.new += self._batch
         self._batch = {}
 
 

@@ -25,12 +25,11 @@ _READ_AT_ONCE = 64  # pictures of a Parquet file
 
 @dataclass(frozen=True)
 class Item:
-    """content: the bytes of the picture, or where it lies. reason: why there are none, or empty."""
+    """content: the bytes of the picture, or where it lies; None for an empty cell of a table."""
 
     name: str
     label: str | None
     content: bytes | Place | None
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class ParquetBlock:
         name = name or own_name or path or f"{Place(self.file).name}#{number}"
         if content is None and path:
             content = _beside(self.file, path)
-        return Item(name, label, content, "" if content is not None else "an empty cell")
+        return Item(name, label, content)
 
 
 Block = FolderBlock | ParquetBlock

@@ -11,7 +11,7 @@ import torch
 
 from remp.backbones.embedding import Embedder
 from remp.labelling.embedding.cache import EmbeddingCache, KnownFiles, identity
-from remp.labelling.embedding.pictures import Picture, read_picture
+from remp.labelling.embedding.pictures import Picture, read_picture, stacked
 from remp.labelling.tasks import LabellingTask
 from remp.rows import Shard
 from remp.system.files import home
@@ -167,7 +167,7 @@ class EmbeddingRun:
 
     def _embed(self, batch: list[tuple[int, Picture]], bar: Progress) -> None:
         started = time.perf_counter()
-        values = self._embedder.embed(np.stack([picture.pixels for _, picture in batch if picture.pixels is not None]))
+        values = self._embedder.embed(stacked(picture for _, picture in batch))
         self.stages["network"].add(time.perf_counter() - started, len(batch))
         for (number, picture), row in zip(batch, values, strict=True):
             self._fill([number], row, picture.picture)

@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -24,13 +24,25 @@ class Picture:
     """content: hash of the bytes of the file. pixels: uint8 (side, side, 3), or None if the content was known or there
     is a reason. picture: its picture hash. reason: why it cannot be read, or empty."""
 
-    identity: Identity | None
+    identity: Identity | None = None
     content: bytes = b""
     pixels: np.ndarray | None = None
     picture: int = 0
     reason: str = ""
     hash_seconds: float = 0.0
     decode_seconds: float = 0.0
+
+    def decode(self, content: bytes, side: int) -> None:
+        """Take the centre square from the bytes of the file, upright and in colour. Raises UnreadablePicture."""
+        started = time.perf_counter()
+        self.pixels = centre_square(content, side)
+        self.picture = picture_hash(self.pixels)
+        self.decode_seconds = time.perf_counter() - started
+
+
+def stacked(pictures: Iterable[Picture]) -> np.ndarray:
+    """The pixels of pictures that are decoded: (n, side, side, 3)."""
+    return np.stack([picture.pixels for picture in pictures if picture.pixels is not None])
 
 
 def read_picture(path: Path, side: int, known: Container[bytes] = ()) -> Picture:
@@ -40,11 +52,9 @@ def read_picture(path: Path, side: int, known: Container[bytes] = ()) -> Picture
         with _FILES.take(_n_bytes(path)):
             content = read_file(path)
             made.content = digest(content)
-            made.hash_seconds, started = time.perf_counter() - started, time.perf_counter()
+            made.hash_seconds = time.perf_counter() - started
             if made.content not in known:
-                made.pixels = centre_square(content, side)
-                made.picture = picture_hash(made.pixels)
-                made.decode_seconds = time.perf_counter() - started
+                made.decode(content, side)
     except UnreadablePicture as error:
         made.reason = str(error)
     return made
