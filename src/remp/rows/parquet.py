@@ -33,7 +33,7 @@ class ParquetRows:
             groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         self._starts = [0, *accumulate(groups)]  # the first row of each row group, and the end
         check_row_count(self._path, groups)
-        self._is_list = any(_is_list(kind) for kind in types)
+        self._is_list = any(is_list(kind) for kind in types)
         self.dim = self._find_dim(types)
         self.chunk = chunk or chunk_rows(self.dim)
 
@@ -155,7 +155,7 @@ def _column_type(file: Any, name: str, path: str | Path) -> Any:
     if name not in file.schema_arrow.names:
         raise DataError(f"{path} has no column {shortened(name)!r}; it has: {listed(file.schema_arrow.names)}")
     kind = file.schema_arrow.field(name).type
-    number = kind.value_type if _is_list(kind) else kind
+    number = kind.value_type if is_list(kind) else kind
     if not (kinds.is_floating(number) or kinds.is_integer(number)):
         raise DataError(
             f"column {shortened(name)!r} of {path} is of type {shortened(str(kind))}; needed numbers, or lists of them"
@@ -163,7 +163,8 @@ def _column_type(file: Any, name: str, path: str | Path) -> Any:
     return kind
 
 
-def _is_list(kind: Any) -> bool:
+def is_list(kind: Any) -> bool:
+    """Whether this type of pyarrow is one of lists."""
     import pyarrow.types as kinds
 
     return kinds.is_list(kind) or kinds.is_large_list(kind) or kinds.is_fixed_size_list(kind)

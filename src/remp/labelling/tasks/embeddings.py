@@ -20,7 +20,7 @@ from remp.labelling.tasks.label_table import (
     read_lines,
 )
 from remp.rows import ArrayRows, Rows
-from remp.rows.parquet import ParquetRows, open_parquet
+from remp.rows.parquet import ParquetRows, is_list, open_parquet
 from remp.strangers import border, listed, shortened
 
 EMBEDDING_SUFFIXES = (".npy", ".npz", ".parquet")
@@ -162,8 +162,7 @@ def _embedding_columns(schema: Any, taken: set[str | None], path: str | Path) ->
     import pyarrow.types as types
 
     free = [field for field in schema if field.name not in taken]
-    is_list = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    lists = [field.name for field in free if any(is_kind(field.type) for is_kind in is_list)]
+    lists = [field.name for field in free if is_list(field.type)]
     named = _named(lists, EMBEDDING_COLUMNS)
     if named or len(lists) == 1:
         return [named or lists[0]]
