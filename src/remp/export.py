@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import STATUSES, Labelling
-from remp.labelling.output.class_folders import FreeNames, Way, distinct_names, put, safe_name
+from remp.labelling.output.class_folders import FreeNames, Way, class_folder_names, put, put_all
 from remp.labelling.tasks.label_table import read_lines
 from remp.strangers import reason, shortened
 from remp.version import __version__
@@ -55,9 +55,9 @@ class LabelledPictures:
         return sorted({label for label in self.labels if label is not None})
 
     @property
-    def labelled(self) -> list[int]:
-        """Numbers of the pictures that have a label."""
-        return [number for number, label in enumerate(self.labels) if label is not None]
+    def labelled(self) -> dict[int, str]:
+        """Number -> label of the pictures that have one."""
+        return {number: label for number, label in enumerate(self.labels) if label is not None}
 
 
 def of_labelling(labelling: Labelling, folder: Path) -> LabelledPictures:
@@ -168,18 +168,13 @@ def write_classes(pictures: LabelledPictures, folder: Path, options: ExportOptio
     fill_classes(pictures, pictures.labelled, folder, options)
 
 
-def fill_classes(pictures: LabelledPictures, numbers: list[int], folder: Path, options: ExportOptions) -> None:
+def fill_classes(pictures: LabelledPictures, numbers: Iterable[int], folder: Path, options: ExportOptions) -> None:
     """Put these pictures into folders of their classes; a class without any gets its folder, too, so that every part of
     a split has the same classes."""
-    class_names = pictures.class_names
-    places = dict(zip(class_names, distinct_names([safe_name(name) for name in class_names]), strict=True))
-    taken = {name: FreeNames() for name in class_names}
+    places, labels = class_folder_names(pictures.class_names), pictures.labelled
     for place in places.values():
         (folder / place).mkdir(parents=True)
-    for number in numbers:
-        label, path = pictures.labels[number], pictures.paths[number]
-        assert label is not None
-        put(path, folder / places[label] / taken[label].new(path.name), options.way)
+    put_all(((pictures.paths[number], places[labels[number]]) for number in numbers), folder, options.way)
 
 
 def write_image_folder(pictures: LabelledPictures, folder: Path, options: ExportOptions) -> None:
@@ -192,16 +187,16 @@ def write_image_folder(pictures: LabelledPictures, folder: Path, options: Export
 
 def split(pictures: LabelledPictures, options: ExportOptions) -> tuple[list[int], list[int]]:
     """Numbers for training and for validation: the same share of each class, one at least if it has two."""
-    random = np.random.default_rng(options.seed)
+    random, labels = np.random.default_rng(options.seed), pictures.labelled
     validation: list[int] = []
     for name in pictures.class_names:
-        members = [number for number in pictures.labelled if pictures.labels[number] == name]
+        members = [number for number, label in labels.items() if label == name]
         n_held = min(round(options.validation * len(members)), len(members) - 1)  # a class without training is none
         if options.validation and len(members) > 1:
             n_held = max(n_held, 1)
         validation += random.permutation(members)[:n_held].tolist()
     held = set(validation)
-    return [number for number in pictures.labelled if number not in held], sorted(validation)
+    return [number for number in labels if number not in held], sorted(validation)
 
 
 def write_hugging_face(pictures: LabelledPictures, folder: Path, options: ExportOptions) -> None:
@@ -257,12 +252,10 @@ def write_fiftyone(pictures: LabelledPictures, folder: Path, options: ExportOpti
     (folder / "data").mkdir()
     class_names, taken = pictures.class_names, FreeNames()
     labels: dict[str, int] = {}
-    for number in pictures.labelled:
+    for number, label in pictures.labelled.items():
         stem, suffix = os.path.splitext(pictures.paths[number].name)
         stem = taken.new(stem)
         put(pictures.paths[number], folder / "data" / f"{stem}{suffix}", options.way)
-        label = pictures.labels[number]
-        assert label is not None
         labels[stem] = class_names.index(label)
     content = json.dumps({"classes": class_names, "labels": labels}, ensure_ascii=False, indent=1)
     (folder / "labels.json").write_text(content, encoding="utf-8", errors="backslashreplace")

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -18,13 +19,25 @@ _UNSAFE = re.compile(r'[/\\:*?"<>|\x00-\x1f\x7f]')
 
 def write_class_folders(labelling: Labelling, folder: Path, way: Way) -> None:
     """Fill `classes/CLASS/`, and `uncertain/` and `unknown/` where there are such pictures."""
-    class_folders = distinct_names([safe_name(name) for name in labelling.task.class_names])
+    places = [f"classes/{name}" for name in class_folder_names(labelling.task.class_names).values()]
+    pictures = zip(labelling.task.paths, labelling.labels, labelling.status, strict=True)
+    put_all(
+        ((path, places[label] if label >= 0 else STATUSES[status]) for path, label, status in pictures), folder, way
+    )
+
+
+def class_folder_names(class_names: Iterable[str]) -> dict[str, str]:
+    """Class -> the name of its folder, which every system can have; no two are the same."""
+    taken = FreeNames()
+    return {name: taken.new(safe_name(name)) for name in class_names}
+
+
+def put_all(pictures: Iterable[tuple[Path, str]], folder: Path, way: Way) -> None:
+    """Put each picture into its place, a folder below `folder`; files of the same name get a number."""
     taken: dict[str, FreeNames] = {}
-    for number, path in enumerate(labelling.task.paths):
-        label = int(labelling.labels[number])
-        place = f"classes/{class_folders[label]}" if label >= 0 else STATUSES[labelling.status[number]]
+    for path, place in pictures:
         if place not in taken:
-            (folder / place).mkdir(parents=True)
+            (folder / place).mkdir(parents=True, exist_ok=True)
             taken[place] = FreeNames()
         put(path, folder / place / taken[place].new(path.name), way)
 
@@ -60,11 +73,6 @@ class FreeNames:
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
-
-
-def distinct_names(names: list[str]) -> list[str]:
-    taken = FreeNames()
-    return [taken.new(name) for name in names]
 
 
 def _shortened(name: str, room: int = 0) -> str:
