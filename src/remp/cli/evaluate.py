@@ -1,7 +1,6 @@
 """`remp evaluate`, `episodes`, `compare` and `audit`: methods scored, against each other, and checked for leaks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -127,43 +126,33 @@ def compare(
 
     protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (*n_shot, *context.args)]
     names = chosen_methods(methods, reference)
-    source = _Source.find(features, data, side)
-    images = open_data(source.data, split)
-    default = Path("runs/comparisons") / f"{source.name}-{images.name}-{split}"
+    name, data, embed = _source(features, data, side)
+    images = open_data(data, split)
+    default = Path("runs/comparisons") / f"{name}-{images.name}-{split}"
     folder = out or next(free for free in numbered(default) if not free.exists())
     check_free(folder, overwrite=overwrite)
     training_images = open_data(images.name, "train") if "train" in read_index(images.name)["splits"] else None
-    made = source.embed(images, training_images=training_images, transform=transform)
+    made = embed(images, training_images=training_images, transform=transform)
     comparison = compare_features(made, protocols, methods=names, reference=reference, n_episodes=n_episodes, seed=seed)
     paths = write_comparison(comparison, folder, overwrite=overwrite)
     print(f"{comparison_text(comparison)}\n\n{folder}: {', '.join(path.name for path in paths)}")
 
 
-@dataclass(frozen=True)
-class _Source:
+def _source(features: str, data: str | None, side: int | None) -> "tuple[str, str, Callable[..., FrozenFeatures]]":
     """Where features come from: a name for the folder, the data that they are made of, and what makes them."""
+    from remp.evaluation.frozen_features import frozen_features, pretrained_features
+    from remp.models import find_embedder, is_checkpoint, load
 
-    name: str
-    data: str
-    embed: "Callable[..., FrozenFeatures]"
-
-    @classmethod
-    def find(cls, features: str, data: str | None, side: int | None) -> "_Source":
-        from remp.evaluation.frozen_features import frozen_features, pretrained_features
-        from remp.models import find_embedder, is_checkpoint, load
-
-        if is_checkpoint(features):
-            if side is not None:
-                raise ConfigError(
-                    f"--side {side} is for pretrained backbones; {features} takes images as it was trained"
-                )
-            trained = load(features)
-            name = trained.name.removesuffix(".safetensors")
-            return cls(name, data or trained.config.data, partial(frozen_features, trained))
-        if data is None:
-            raise ConfigError(f"{features} comes without a data set: give --data with the name of a prepared set")
-        name = features.replace(":", "-").replace("/", "-")
-        return cls(name, data, partial(pretrained_features, find_embedder(features, side=side)))
+    if is_checkpoint(features):
+        if side is not None:
+            raise ConfigError(f"--side {side} is for pretrained backbones; {features} takes images as it was trained")
+        trained = load(features)
+        name = trained.name.removesuffix(".safetensors")
+        return name, data or trained.config.data, partial(frozen_features, trained)
+    if data is None:
+        raise ConfigError(f"{features} comes without a data set: give --data with the name of a prepared set")
+    name = features.replace(":", "-").replace("/", "-")
+    return name, data, partial(pretrained_features, find_embedder(features, side=side))
 
 
 def audit(
