@@ -217,9 +217,7 @@ def compare_features(
             for name in names:
                 entries.append(_score(name, features, drawn))
                 bar.advance(note=name)
-            tables.append(
-                replace(_table(protocol, reference, entries), without_layers=_plain(features, drawn, entries))
-            )
+            tables.append(_table(protocol, reference, entries, _plain(features, drawn, entries)))
     return Comparison(tuple(tables))
 
 
@@ -289,11 +287,13 @@ def _method(name: str, features: FrozenFeatures, **settings: Any) -> Method:
     return method
 
 
-def _table(protocol: Protocol, reference: str, entries: Sequence[Row]) -> Table:
+def _table(
+    protocol: Protocol, reference: str, entries: Sequence[Row], without_layers: Mapping[str, WithoutLayers]
+) -> Table:
     base = next(entry for entry in entries if entry.name == reference).result.accuracies
     differences = [
         None if entry.name == reference else paired_difference(entry.result.accuracies, base) for entry in entries
     ]
     complete = [replace(entry, difference=found) for entry, found in zip(entries, differences, strict=True)]
     best_first = sorted(complete, key=lambda entry: -entry.result.estimate.mean)
-    return Table(protocol, reference, tuple(best_first))
+    return Table(protocol, reference, tuple(best_first), without_layers)
