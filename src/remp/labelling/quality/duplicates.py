@@ -152,12 +152,12 @@ def equal_groups(hashes: np.ndarray) -> list[np.ndarray]:
     return sorted(parts, key=lambda part: int(part[0]))
 
 
-def near_groups(hashes: np.ndarray, bits: int = NEAR_BITS) -> list[np.ndarray]:
-    """Groups linked by hashes (n,) uint64 that differ in at most `bits` (< 4) bits; plain pictures are left out."""
+def near_groups(hashes: np.ndarray) -> list[np.ndarray]:
+    """Groups linked by hashes (n,) uint64 that differ in at most NEAR_BITS bits; plain pictures are left out."""
     values, group = np.unique(hashes.astype(np.uint64), return_inverse=True)
     ones = bit_count(values)
     telling = np.flatnonzero((ones >= _PLAIN_BITS) & (ones <= 64 - _PLAIN_BITS))
-    pairs = [telling[pair] for band in range(4) for pair in _near_in_band(values[telling], band, bits)]
+    pairs = [telling[pair] for band in range(4) for pair in _near_in_band(values[telling], band)]
     component = _components(np.concatenate([np.empty((0, 2), np.int64), *pairs]), len(values))[group]
     component[~np.isin(group, telling)] = -1
     return [part for part in equal_groups(component) if component[part[0]] >= 0]
@@ -174,7 +174,7 @@ def _components(pairs: np.ndarray, n: int) -> np.ndarray:
     return connected_components(graph, directed=False)[1]
 
 
-def _near_in_band(values: np.ndarray, band: int, bits: int) -> Iterator[np.ndarray]:
+def _near_in_band(values: np.ndarray, band: int) -> Iterator[np.ndarray]:
     """Pairs (p, 2) of near values with the same 16 bits in this band. Three bits cannot differ in all four bands, so
     that every near pair has the same bits in one of them."""
     keys = (values >> np.uint64(16 * band)).astype(np.uint16)
@@ -186,7 +186,7 @@ def _near_in_band(values: np.ndarray, band: int, bits: int) -> Iterator[np.ndarr
         if not len(first):
             return
         pairs = np.stack([order[first], order[first + offset]], axis=1)
-        yield pairs[bit_count(values[pairs[:, 0]] ^ values[pairs[:, 1]]) <= bits]
+        yield pairs[bit_count(values[pairs[:, 0]] ^ values[pairs[:, 1]]) <= NEAR_BITS]
 
 
 def cropped_pairs(
