@@ -24,8 +24,8 @@ from remp.version import __version__
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """way: copy the pictures, or link to them. validation: the share of each class that goes to val/. seed: of the
-    draw which."""
+    """How to export. way: copy the pictures, or link to them. validation: the share of each class that goes to val/.
+    seed: of the draw of those pictures."""
 
     way: Way = "copy"
     validation: float = 0.2
@@ -40,8 +40,11 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class LabelledPictures:
-    """folder: that all names are below. names, paths, labels, status: (n,); a label is None where status is uncertain
-    or unknown. probability: (n,) of the label."""
+    """What is exported: n pictures with their labels.
+
+    folder: the folder of the pictures. names: (n,) their paths below it. labels: (n,), None where status is uncertain
+    or unknown. probability: (n,) of the label. status: (n,) of STATUSES.
+    """
 
     folder: Path
     names: tuple[str, ...]

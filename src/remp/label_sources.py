@@ -40,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A labelling that was saved to `path`; new items get their labels from it, whatever is said of labels beside them.
+    """A labelling that was saved to `path`, by which new items get their labels, whatever their folder or file says.
     given: an embedder in place of the backbone that the model names."""
 
     path: Path

@@ -61,7 +61,8 @@ def rectification_picture(
 ) -> Showcase:
     """Draw an episode of `images` before and after rectification into the PNG file `path`; return the episode.
 
-    The episode is the first of the seed in which rectification gets at least five more queries right.
+    The episode is the first of the seed in which rectification gets at least five more queries right. The picture in
+    the README was drawn so, of glyphs.
     """
     showcase = find_showcase(trained, images, protocol or Protocol(), seed=seed)
     with styled_figure(12.5, 4.6) as (figure, png):

@@ -1,5 +1,5 @@
-"""What does not fit one process: embeddings as a Parquet dataset in parts, and passes over it, here or on Ray. What an
-engine can do, and this process as the engine."""
+"""What an engine can do, and this process as the engine; in `ray.py` it is a cluster. An engine embeds pictures into a
+Parquet dataset of many parts, and passes over its rows."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
@@ -12,7 +12,8 @@ Made = TypeVar("Made")
 
 
 class Engine(Protocol):
-    """`work` is a function, or an object that is called, and holds no rows: it may be sent to other machines."""
+    """Who does pieces of work. `work` is a function, or an object that is called, and holds no rows: it may be sent to
+    other machines."""
 
     def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
         """(number of the item, work(item)) of each, in any order, as they are done. When nobody asks for more, as after
@@ -23,10 +24,10 @@ class Engine(Protocol):
         """work(item) of each, in their order."""
 
     def shard(self) -> Shard:
-        """Who passes over rows."""
+        """The shard that `fit_rows` and others pass over rows by."""
 
     def rows(self, rows: JoinedRows) -> Rows:
-        """Rows that this engine takes some of."""
+        """The same rows, read where this engine works."""
 
 
 class Threads:

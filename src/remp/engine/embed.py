@@ -29,7 +29,7 @@ BLOCK = 1024  # pictures in a part: what a worker that dies has done for nothing
 
 @dataclass(frozen=True)
 class EmbeddedParts:
-    """folder: where the parts are. n: pictures in them, n_before: of these, how many were there before this run.
+    """What `embed` made. folder: where the parts are. n: pictures in them, n_before: of these, those of earlier runs.
     skipped: (name, reason) of the pictures that cannot be read. problems: what kept whole blocks from being read."""
 
     folder: Place
@@ -173,7 +173,8 @@ def _read(item: Item, side: int, known: set[bytes]) -> tuple[Item, Picture]:
 
 
 class _Made:
-    """rows: content hash -> embedding and picture hash. new: what this block has embedded itself."""
+    """Embeds the pictures of a block, batch by batch. rows: content hash -> embedding and picture hash. new: content
+    hashes of what was embedded here rather than taken from a cache."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.rows: dict[bytes, tuple[np.ndarray, int]] = {}

@@ -25,7 +25,7 @@ _READ_AT_ONCE = 64  # pictures of a Parquet file
 
 @dataclass(frozen=True)
 class Item:
-    """content: the bytes of the picture, or where it lies; None for an empty cell of a table."""
+    """A picture to embed. content: its bytes, or where it lies; None for an empty cell of a table."""
 
     name: str
     label: str | None

@@ -26,8 +26,11 @@ _IMAGENET_CLASS = re.compile(r"n\d{8}")
 
 @dataclass(frozen=True)
 class FrozenFeatures:
-    """values: (n, dim), one row per image. base_mean: (dim,) mean over the training images, in the same space, or None.
-    transform: what was done to the backbone's output and is done to each episode. The rest says where it comes from."""
+    """The features of a split, and where they come from.
+
+    values: (n, dim), one row per image. base_mean: (dim,) mean over the training images, in the same space, or None.
+    transform: what was done to the backbone's output and is done to each episode.
+    """
 
     images: ImageSet
     values: Tensor

@@ -155,7 +155,7 @@ class RayShard(Shard):
 
 
 class RayRows(JoinedRows):
-    """Rows that tasks take some of and, unless told otherwise, pass over, rather than this process."""
+    """Rows that tasks of the cluster read and pass over, rather than this process."""
 
     def __init__(self, *parts: Rows, tasks: RayTasks) -> None:
         super().__init__(*parts)

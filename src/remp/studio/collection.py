@@ -171,10 +171,12 @@ class Labels:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Over all n items; -1 and 0 for what is not embedded. best, runner_up: (n,) numbers of classes. probability,
-    margin: (n,). status: (n,) index into STATUSES. labelling: of the embedded items, as `remp label` makes it.
-    class_numbers: (N,) of its classes here. surroundings: what the rule looked at around the labels, for the next
-    `predict_soon`."""
+    """What is predicted of all n items.
+
+    best, runner_up: (n,) numbers of classes, -1 for what is not embedded. probability, margin: (n,), 0 for that.
+    status: (n,) index into STATUSES. labelling: of the embedded items, as `remp label` makes it. class_numbers: (N,) of
+    its classes in the studio. surroundings: what the rule looked at around the labels, for the next `predict_soon`.
+    """
 
     best: np.ndarray
     runner_up: np.ndarray
@@ -194,7 +196,7 @@ class Overtaken(Exception):
 
 
 class _WantedRows(ArrayRows):
-    """Rows that are given out for as long as somebody waits for what is made of them, then raise Overtaken."""
+    """Rows that raise Overtaken when they are read after nobody waits for the prediction any more."""
 
     def __init__(self, values: np.ndarray, is_wanted: Callable[[], bool]) -> None:
         super().__init__(values)

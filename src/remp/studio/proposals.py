@@ -24,7 +24,7 @@ _SAMPLE = 6000  # items that the middles are computed from
 
 @dataclass(frozen=True)
 class Group:
-    """items: numbers of some, the most typical first. size: how many are in the group."""
+    """Pictures that look alike. items: numbers of those that are shown, the most typical first. size: of the group."""
 
     items: tuple[int, ...]
     size: int
@@ -124,7 +124,8 @@ _WORTH = 1 / 8
 
 @dataclass(frozen=True)
 class Point:
-    """n_labels: given or accepted so far. wrong: expected number of wrong predictions among the rest."""
+    """How far the labelling had come at one moment. n_labels: given or accepted. wrong: expected number of wrong
+    predictions among the rest."""
 
     n_labels: int
     wrong: float
@@ -132,8 +133,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Gain:
-    """pictures: wrong ones that the batch is expected to correct, by itself and by what it changes in the others.
-    wrong: expected now. batch: pictures in the batch."""
+    """What one more batch of labels is expected to bring. pictures: wrong ones that it corrects, by itself and by what
+    it changes in the others. wrong: expected now. batch: pictures in the batch."""
 
     pictures: float
     wrong: float

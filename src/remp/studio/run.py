@@ -29,7 +29,9 @@ from remp.system.files import home
 
 @dataclass(frozen=True)
 class StudioOptions:
-    """labels: a CSV file of labels; without one, sub-folders are classes. out: the folder that results are exported to,
+    """How to open a collection.
+
+    labels: a CSV file of labels; without one, sub-folders are classes. out: the folder that results are exported to,
     by default FOLDER-labelled beside it; the journal lies beside that. backbone, side: as in `remp label`. host, port:
     where to listen; port 0 is any free one. anyone: listen to other machines, too. browser: open one.
     """

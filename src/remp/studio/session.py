@@ -30,9 +30,11 @@ _LEFT_OVER = 6  # a batch stays until no more than this many of it have no label
 
 @dataclass(frozen=True)
 class Insight:
-    """What is known beyond the labels. version: of the state that all of it was made from, -1 while parts are older;
-    of: that the prediction was made from. given: the labels that all of it was made from. Each part is None or empty
-    until there is one."""
+    """What is known beyond the labels. Each part is None or empty until there is one.
+
+    version: of the state that all parts were made from, -1 while some are older. of: the version that the prediction
+    was made from. given: the labels of `version`.
+    """
 
     version: int = -1
     prediction: Prediction | None = None

@@ -21,7 +21,7 @@ _COLOUR = re.compile(r"#[0-9a-f]{6}")
 
 @dataclass(frozen=True)
 class StudioClass:
-    """colour: #rrggbb"""
+    """A class of the user. colour: #rrggbb"""
 
     name: str
     colour: str
@@ -75,10 +75,11 @@ class _Change:
 
 @dataclass
 class StudioState:
-    """labels: (n,) int32, a class of `classes`, NONE or UNKNOWN. origins: (n,) int8, FREE, GIVEN or ACCEPTED.
+    """What the user has said of n pictures so far.
 
-    classes: by numbers that stay the same for as long as the class is there. dismissed: findings that were looked at.
-    done, undone: the changes that undo and redo take back, the newest last. version: grows with every change.
+    labels: (n,) int32, a class of `classes`, NONE or UNKNOWN. origins: (n,) int8, FREE, GIVEN or ACCEPTED. classes: by
+    numbers that stay the same for as long as the class is there. dismissed: findings that were looked at. done, undone:
+    the changes that undo and redo take back, the newest last. version: grows with every change.
     """
 
     labels: np.ndarray

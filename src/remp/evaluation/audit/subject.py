@@ -34,7 +34,8 @@ def tiny_method(method_class: type[Method]) -> Method:
 
 @dataclass(frozen=True)
 class Subject:
-    """image_size: (height, width, channels) of the images for a method that changes its backbone from task to task."""
+    """A method under audit. image_size: (height, width, channels) of the made-up images, for a method that changes its
+    backbone from task to task and so takes images. seed: of the made-up episodes."""
 
     method: Method
     image_size: tuple[int, int, int] = IMAGE_SIZE
@@ -106,7 +107,8 @@ def with_queries(episodes: Episodes, index: Tensor) -> Episodes:
 
 @dataclass(frozen=True)
 class Finding:
-    """name: of the property. numbers: what was measured, by name. sentence: what it means."""
+    """Whether a method has a property. name: of the property. numbers: what was measured, by name. sentence: what it
+    means."""
 
     name: str
     passed: bool

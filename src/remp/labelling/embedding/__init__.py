@@ -38,9 +38,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Embedded:
-    """task: without what could not be read. values: (n, dim) float32. content_hashes: (n,) equal for equal files.
+    """The pictures of a task and their embeddings.
+
+    task: without what could not be read. values: (n, dim) float32. content_hashes: (n,) equal for equal files.
     picture_hashes: (n,) uint64, of few different bits for pictures that look the same. n_cached: how many embeddings
-    were there before. stages: "hash", "decode" and "network". seconds: all in all."""
+    were there before. stages: "hash", "decode" and "network". seconds: all in all.
+    """
 
     task: LabellingTask
     values: np.ndarray
@@ -87,13 +90,16 @@ def embed_pictures(
 
 
 def _wait(shard: Shard) -> None:
-    """Until all processes are here."""
+    """Wait until all processes have come to this place."""
     shard.sum(torch.zeros(1))
 
 
 class EmbeddingRun:
-    """values: (n, dim), pictures: (n,) picture hashes, contents: (n,) content hashes, of the files that are done.
-    reasons: number of a file that cannot be read -> why."""
+    """Embeds n files, step by step: first `take_cached`, then `embed` for those that are `left`.
+
+    values: (n, dim), pictures: (n,) picture hashes, contents: (n,) content hashes, of the files that are done. reasons:
+    number of a file that cannot be read -> why.
+    """
 
     def __init__(self, paths: tuple[Path, ...], embedder: Embedder, folder: Path) -> None:
         n = len(paths)

@@ -52,7 +52,10 @@ class EmbeddingCache:
 
 @dataclass(frozen=True)
 class Identity:
-    """key: of path, size, time of change, inode and disk. is_settled: a change from now on will change the key."""
+    """What an unchanged file is recognised by, without reading it.
+
+    key: hash of path, size, time of change, inode and disk. is_settled: a change from now on will change the key.
+    """
 
     key: bytes
     is_settled: bool

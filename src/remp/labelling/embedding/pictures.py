@@ -21,8 +21,11 @@ _FILES = Room(2**28)  # bytes of the files that threads have read at once
 
 @dataclass
 class Picture:
-    """content: hash of the bytes of the file. pixels: uint8 (side, side, 3), or None if the content was known or there
-    is a reason. picture: its picture hash. reason: why it cannot be read, or empty."""
+    """What was read from the file of a picture.
+
+    content: hash of the bytes of the file. pixels: uint8 (side, side, 3), or None if the content was known or there is
+    a reason. picture: its picture hash. reason: why it cannot be read, or empty.
+    """
 
     identity: Identity | None = None
     content: bytes = b""

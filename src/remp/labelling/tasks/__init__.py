@@ -1,7 +1,7 @@
 """What is to be labelled, from a folder or from embeddings: items, some with a label, and whether that can be done."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +13,18 @@ UNLABELLED = -1
 
 @dataclass(frozen=True)
 class LabellingTask:
-    """names: (n,) what the user calls an item: a path below the folder, or the number of a row. labels: (n,) int64
-    index into `class_names`, or -1. paths: (n,) the pictures, or () for embeddings. skipped: (name, reason) of what
-    could not be read; such items are not among `names`."""
+    """The n items to be labelled, and the labels that some of them have.
+
+    names: (n,) what the user calls an item: a path below the folder, or the number of a row. labels: (n,) int64 index
+    into `class_names`, or -1. paths: (n,) the pictures, or () for embeddings. skipped: (name, reason) of what could not
+    be read; such items are not among `names`.
+    """
 
     names: tuple[str, ...]
     labels: np.ndarray
     class_names: tuple[str, ...]
     paths: tuple[Path, ...] = ()
-    skipped: tuple[tuple[str, str], ...] = field(default=())
+    skipped: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_labelled(self) -> np.ndarray:
