@@ -8,7 +8,7 @@ import pytest
 
 from remp.errors import ConfigError
 from remp.studio.collection import predict
-from remp.studio.session import describe, item_arrays
+from remp.studio.server import describe, item_arrays
 from studio_cases import numbers_of, session_of, started, write_collection
 
 
@@ -219,7 +219,7 @@ def test_who_labels_on_does_not_wait_for_what_nobody_will_see(folder, monkeypatc
 def test_many_duplicates_are_told_one_by_one_and_not_all_at_once(folder, monkeypatch):
     for number in range(5):
         (folder / f"zz-{number}.png").write_bytes((folder / f"00{number}-blue.png").read_bytes())
-    monkeypatch.setattr("remp.studio.session._MOST_FINDINGS", 3)
+    monkeypatch.setattr("remp.studio.server._MOST_FINDINGS", 3)
     session = started(folder)
     label(session, "red", 3)
     label(session, "green", 3)

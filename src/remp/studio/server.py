@@ -1,9 +1,11 @@
-"""The studio over HTTP: a thin layer over a session. Pictures go by number, never by path."""
+"""The studio over HTTP: what the page is told of a session, and what it asks for. Pictures go by number, never by
+path."""
 
 import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,16 @@ from starlette.staticfiles import StaticFiles
 
 from remp.datasets.decode import UnreadablePicture
 from remp.errors import RempError
-from remp.studio.session import Session, describe, item_arrays
+from remp.labelling.outcome import Finding
+from remp.labelling.tasks import LabellingTask
+from remp.studio.session import Session
+from remp.studio.state import ACCEPTED, GIVEN, NONE, StudioState
 from remp.studio.thumbnails import Thumbnails, large, mark
 
 PAGE = Path(__file__).with_name("page")
 # Sent at least this often, so that a connection that broke is noticed.
 _HEARTBEAT = 15.0
+_MOST_FINDINGS, _MOST_ITEMS = 100, 60  # on the page at once, and pictures of each
 
 Exporter = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -150,6 +156,107 @@ class _Serving:
     def _path(self, request: Request) -> Path | None:
         number, paths = request.path_params["number"], self._session.task.paths
         return paths[number] if number < len(paths) else None
+
+
+def describe(session: Session) -> dict[str, Any]:
+    """All that the page shows but for the items, as JSON."""
+    with session.lock:
+        state, insight, embedding = session.state, session.insight, session.embedding
+        prediction, gain = insight.prediction, insight.gain
+        estimate = prediction.labelling.estimate if prediction else None
+        sizes: dict[int, float] = {}
+        if prediction:
+            sizes = dict(
+                zip(prediction.class_numbers.tolist(), prediction.labelling.expected_sizes.tolist(), strict=True)
+            )
+        shown = [one for one in insight.label_next if state.labels[one.item] == NONE]
+        return {
+            "version": state.version,
+            "predicted": insight.version,
+            "predicted_of": insight.of,
+            "n": len(session.task.names),
+            "classes": [
+                {
+                    "id": number,
+                    "name": one.name,
+                    "colour": one.colour,
+                    "given": _count(state, number, GIVEN),
+                    "accepted": _count(state, number, ACCEPTED),
+                    "expected": sizes.get(number),
+                }
+                for number, one in state.classes.items()
+            ],
+            "undo": state.done[-1].title if state.done else None,
+            "redo": state.undone[-1].title if state.undone else None,
+            "embedding": {
+                "done": embedding.n_done,
+                "total": embedding.total,
+                "is_done": embedding.is_done,
+                "problem": embedding.problem,
+            },
+            "estimate": asdict(estimate) if estimate else None,
+            "no_estimate": prediction.labelling.no_estimate if prediction and estimate is None else "",
+            "gain": {**asdict(gain), "is_worth_it": gain.is_worth_it} if gain else None,
+            "next": [asdict(one) for one in shown],
+            "findings": _findings(session),
+            "groups": [asdict(group) for group in insight.groups],
+            "map": session.plane_version,
+            "skipped": [{"file": name, "reason": reason} for name, reason in _skipped(session)[:200]],
+            "unreadable": sorted(embedding.reasons),
+            "notices": list(session.notices),
+            "journal_problem": session.journal.problem,
+            "seconds": insight.seconds,
+        }
+
+
+def _count(state: StudioState, number: int, origin: int) -> int:
+    """How many pictures have this class from there."""
+    return int(((state.labels == number) & (state.origins == origin)).sum())
+
+
+def _findings(session: Session) -> list[dict[str, Any]]:
+    """The first that were not dismissed."""
+    found: list[dict[str, Any]] = []
+    for one in session.insight.findings:
+        key = finding_key(session.task, one)
+        if key not in session.state.dismissed:
+            entry = {"key": key, "kind": one.kind, "text": one.text, "classes": one.classes}
+            found.append({**entry, "items": list(one.items[:_MOST_ITEMS])})
+        if len(found) == _MOST_FINDINGS:
+            break
+    return found
+
+
+def finding_key(task: LabellingTask, finding: Finding) -> str:
+    """What a finding is about, whatever its numbers are at the moment: by this it is dismissed."""
+    return "\t".join([finding.kind, *(task.names[item] for item in finding.items[:20]), *finding.classes])
+
+
+def item_arrays(session: Session) -> tuple[int, bytes]:
+    """The version and, of all n items one after the other: label, best and runner-up as int16, probability and margin
+    as uint16 in 1/10,000, origin and status as uint8."""
+    with session.lock:
+        state, prediction = session.state, session.insight.prediction
+        labels, origins, version = state.labels.astype("<i2"), state.origins.astype("u1"), state.version
+    n = len(labels)
+    if prediction is None:
+        empty = np.full(n, -1, "<i2")
+        parts = [labels, empty, empty, np.zeros(n, "<u2"), np.zeros(n, "<u2"), origins, np.full(n, 255, "u1")]
+    else:
+        shares = [
+            np.round(np.nan_to_num(share) * 10_000).clip(0, 10_000).astype("<u2")
+            for share in (prediction.probability, prediction.margin)
+        ]
+        known = np.array(sorted(state.classes), np.int64)
+        best, second = (np.where(np.isin(part, known), part, -1).astype("<i2")
+                        for part in (prediction.best, prediction.runner_up))  # fmt: skip
+        parts = [labels, best, second, *shares, origins, prediction.status.astype("u1")]
+    return version, b"".join(part.tobytes() for part in parts)
+
+
+def _skipped(session: Session) -> list[tuple[str, str]]:
+    reasons = [(session.task.names[item], reason) for item, reason in sorted(session.embedding.reasons.items())]
+    return [*session.task.skipped, *reasons]
 
 
 def _has(request: Request, etag: str) -> bool:

@@ -24,7 +24,6 @@ from remp.studio.state import NONE, StudioState
 BATCH = 24  # pictures that are proposed at once
 _LONG = 0.2  # seconds: if a prediction takes longer, the classes are shown before it is known how sure they are
 _AGAIN = 3.0  # seconds until what the disk did not take is tried again
-_MOST_FINDINGS, _MOST_ITEMS = 100, 60  # on the page at once, and pictures of each
 _LEFT_OVER = 6  # a batch stays until no more than this many of it have no label: it shall not change under one's hands
 
 
@@ -312,117 +311,6 @@ def open_session(
     kept = Journal(journal)
     kept.check(folder, task.names, made_with)
     return Session(task, kept, find_embedder)
-
-
-def describe(session: Session) -> dict[str, Any]:
-    """All that the page shows but for the items, as JSON."""
-    with session.lock:
-        state, insight, embedding = session.state, session.insight, session.embedding
-        counts = {number: [int(((state.labels == number) & (state.origins == origin)).sum()) for origin in (1, 2)]
-                  for number in state.classes}  # fmt: skip
-        prediction = insight.prediction
-        estimate = prediction.labelling.estimate if prediction else None
-        sizes = {}
-        if prediction:
-            expected = prediction.labelling.expected_sizes
-            sizes = {int(number): float(size) for number, size in zip(prediction.class_numbers, expected, strict=True)}
-        return {
-            "version": state.version,
-            "predicted": insight.version,
-            "predicted_of": insight.of,
-            "n": len(session.task.names),
-            "classes": [
-                {
-                    "id": number,
-                    "name": one.name,
-                    "colour": one.colour,
-                    "given": counts[number][0],
-                    "accepted": counts[number][1],
-                    "expected": sizes.get(number),
-                }
-                for number, one in state.classes.items()
-            ],
-            "undo": state.done[-1].title if state.done else None,
-            "redo": state.undone[-1].title if state.undone else None,
-            "embedding": {
-                "done": embedding.n_done,
-                "total": embedding.total,
-                "is_done": embedding.is_done,
-                "problem": embedding.problem,
-            },
-            "estimate": estimate
-            and {
-                "accuracy": estimate.accuracy,
-                "low": estimate.low,
-                "high": estimate.high,
-                "level": estimate.level,
-                "basis": estimate.basis,
-            },
-            "no_estimate": prediction.labelling.no_estimate if prediction and estimate is None else "",
-            "gain": insight.gain
-            and {
-                "pictures": insight.gain.pictures,
-                "wrong": insight.gain.wrong,
-                "batch": insight.gain.batch,
-                "is_worth_it": insight.gain.is_worth_it,
-            },
-            "next": [
-                {"item": one.item, "reason": one.reason} for one in insight.label_next if state.labels[one.item] == NONE
-            ],
-            "findings": _findings(session),
-            "groups": [{"items": list(group.items), "size": group.size} for group in insight.groups],
-            "map": session.plane_version,
-            "skipped": [{"file": name, "reason": reason} for name, reason in _skipped(session)[:200]],
-            "unreadable": sorted(embedding.reasons),
-            "notices": list(session.notices),
-            "journal_problem": session.journal.problem,
-            "seconds": insight.seconds,
-        }
-
-
-def _findings(session: Session) -> list[dict[str, Any]]:
-    """The first that were not dismissed."""
-    found: list[dict[str, Any]] = []
-    for one in session.insight.findings:
-        key = finding_key(session.task, one)
-        if key not in session.state.dismissed:
-            entry = {"key": key, "kind": one.kind, "text": one.text, "classes": one.classes}
-            found.append({**entry, "items": list(one.items[:_MOST_ITEMS])})
-        if len(found) == _MOST_FINDINGS:
-            break
-    return found
-
-
-def finding_key(task: LabellingTask, finding: Finding) -> str:
-    """What a finding is about, whatever its numbers are at the moment: by this it is dismissed."""
-    return "\t".join([finding.kind, *(task.names[item] for item in finding.items[:20]), *finding.classes])
-
-
-def item_arrays(session: Session) -> tuple[int, bytes]:
-    """The version and, of all n items one after the other: label, best and runner-up as int16, probability and margin
-    as uint16 in 1/10,000, origin and status as uint8."""
-    with session.lock:
-        state, prediction = session.state, session.insight.prediction
-        labels, origins, version = state.labels.astype("<i2"), state.origins.astype("u1"), state.version
-    n = len(labels)
-    if prediction is None:
-        empty = np.full(n, -1, "<i2")
-        parts = [labels, empty, empty, np.zeros(n, "<u2"), np.zeros(n, "<u2"), origins, np.full(n, 255, "u1")]
-    else:
-        shares = [
-            np.round(np.nan_to_num(share) * 10_000).clip(0, 10_000).astype("<u2")
-            for share in (prediction.probability, prediction.margin)
-        ]
-        known = np.array(sorted(state.classes), np.int64)
-        best, second = (np.where(np.isin(part, known), part, -1).astype("<i2")
-                        for part in (prediction.best, prediction.runner_up))  # fmt: skip
-        parts = [labels, best, second, *shares, origins, prediction.status.astype("u1")]
-    return version, b"".join(part.tobytes() for part in parts)
-
-
-def _skipped(session: Session) -> list[tuple[str, str]]:
-    reasons = [(session.task.names[item], reason) for item, reason in sorted(session.embedding.reasons.items())]
-    return [*session.task.skipped, *reasons]
 
 
 _IMPORTING = threading.Lock()
