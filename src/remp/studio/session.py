@@ -65,6 +65,7 @@ class Session:
         self._listeners: set[Callable[[], None]] = set()
         self._wake = threading.Condition(self.lock)
         self._cartographer: Cartographer | None = None
+        self._n_grouped = 0
         self.is_stopped = False
         self._replay()
 
@@ -194,10 +195,7 @@ class Session:
         started = time.perf_counter()
         here = given.labels[features.items]
         if sum((here == number).any() for number in given.classes) < 2:
-            groups = self.insight.groups
-            if not groups or not self.embedding.is_done or len(features.items) != self._n_grouped:
-                groups, self._n_grouped = tuple(find_groups(features.values, features.items)), len(features.items)
-            self._publish(features, Insight(version, groups=groups))
+            self._publish(features, Insight(version, groups=self._groups(features)))
             return
         before, seconds, model = self.insight, dict[str, float](), None
         if before.version >= 0 and before.given is not None and given.predict_the_same_as(before.given):
@@ -236,7 +234,12 @@ class Session:
         made = replace(first, version=version, label_next=label_next, findings=findings, gain=gain, given=given)
         self._publish(features, replace(made, seconds=seconds))
 
-    _n_grouped = 0
+    def _groups(self, features: Features) -> tuple[Group, ...]:
+        """What is named while there are no two classes yet; looked for again if other pictures are embedded."""
+        if self.insight.groups and self.embedding.is_done and len(features.items) == self._n_grouped:
+            return self.insight.groups
+        self._n_grouped = len(features.items)
+        return tuple(find_groups(features.values, features.items))
 
     def _gain(self, judged: Judged, given: Labels, label_next: tuple[Advice, ...]) -> Gain:
         free = np.flatnonzero((given.labels == NONE) & (judged.prediction.best >= 0))
