@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -56,6 +56,7 @@ def label(
     from remp.label_files import label_new
     from remp.labelling.outcome import Labelling
     from remp.labelling.pipeline import LabelOptions
+    from remp.models import DEFAULT_EMBEDDER
     from remp.report.label.summary import stages_line, summary
 
     if model is not None and (labels or backbone or side or save):
@@ -66,22 +67,20 @@ def label(
         raise ConfigError("--together is for --model: give both or none")
     if copy and link:
         raise ConfigError("--copy and --link were both given: give one of them")
-    source, way = _source(folder, embeddings, backbone or side), "copy" if copy else "link" if link else None
-    given: dict[str, Any] = {
-        "reject": reject,
-        "unknown": unknown,
-        "n_next": n_next,
-        "class_folders": way,
-        "backbone": backbone,
-        "side": side,
-    }
-    options = LabelOptions(**{name: value for name, value in given.items() if value is not None})
+    source = _source(folder, embeddings, backbone or side)
+    options = LabelOptions(
+        backbone=DEFAULT_EMBEDDER if backbone is None else backbone,
+        side=side,
+        reject=reject,
+        unknown=unknown,
+        n_next=n_next,
+        class_folders="copy" if copy else "link" if link else None,
+    )
     done: Labelling | None
     try:
         engines = make_engine(engine, address)
         if model is not None:
-            new = {"together": together, "out": out, "overwrite": overwrite, "engine": engines}
-            done = label_new(source, model, options, **new)
+            done = label_new(source, model, options, together=together, out=out, overwrite=overwrite, engine=engines)
         else:
             done = run(source, options, labels=labels, out=out, overwrite=overwrite, save=save, engine=engines)
     except KeyboardInterrupt as error:
@@ -124,15 +123,16 @@ def studio(
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
 ) -> None:
     """Label pictures in the browser, with or without labels to start from, on your own machine."""
+    from remp.models import DEFAULT_EMBEDDER
     from remp.studio.run import SIDE_FOR_NETWORK, StudioOptions, run_studio, write_sample
 
     if sample:
         folder, side = write_sample(folder or Path("digits-sample")), side or SIDE_FOR_NETWORK
     if folder is None:
         raise ConfigError("which pictures? Give a folder, or --sample to try it with handwritten digits")
-    chosen: dict[str, Any] = {} if backbone is None else {"backbone": backbone}
-    where: dict[str, Any] = {"port": port, "host": host, "anyone": anyone, "browser": browser}
-    run_studio(folder, StudioOptions(labels=labels, out=out, side=side, say=typer.echo, **where, **chosen))
+    backbone = DEFAULT_EMBEDDER if backbone is None else backbone
+    options = StudioOptions(labels, out, backbone, side, host, port, anyone, browser, say=typer.echo)
+    run_studio(folder, options)
     sys.stdout.flush()
     os._exit(0)  # threads may still compute; everything is written, and nobody waits for the rest
 
