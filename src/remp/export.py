@@ -116,7 +116,7 @@ def said_with(results: Path) -> dict[str, Any]:
 
 
 def _is_item(item: Any) -> bool:
-    """Whether it says what `remp label` says of an item."""
+    """Whether this has all that labels.json says of an item, each of its kind."""
     if not isinstance(item, dict) or not {"file", "label", "probability", "status"} <= item.keys():
         return False
     probability = item["probability"]
@@ -167,7 +167,7 @@ def _read_items(file: Path) -> list[dict[str, Any]]:
 
 
 def write_classes(pictures: LabelledPictures, folder: Path, options: ExportOptions) -> None:
-    """`CLASS/…`, and nothing that has no label."""
+    """Pictures with a label, in `CLASS/…`."""
     fill_classes(pictures, pictures.labelled, folder, options)
 
 
@@ -181,7 +181,7 @@ def fill_classes(pictures: LabelledPictures, numbers: Iterable[int], folder: Pat
 
 
 def write_image_folder(pictures: LabelledPictures, folder: Path, options: ExportOptions) -> None:
-    """Every folder in train/ and val/ is a class for those who read it, so nothing uncertain is inside."""
+    """`train/CLASS/…` and `val/CLASS/…`. Readers take every folder for a class, so nothing uncertain is inside."""
     train, validation = split(pictures, options)
     fill_classes(pictures, train, folder / "train", options)
     if validation:
@@ -203,7 +203,7 @@ def split(pictures: LabelledPictures, options: ExportOptions) -> tuple[list[int]
 
 
 def write_hugging_face(pictures: LabelledPictures, folder: Path, options: ExportOptions) -> None:
-    """With metadata.csv, names of folders mean nothing there: the label is a column."""
+    """`images/…` and metadata.csv, in which the label is a column: names of folders mean nothing beside that file."""
     (folder / "images").mkdir()
     taken = FreeNames()
     with (folder / "metadata.csv").open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
@@ -251,7 +251,7 @@ def _config(class_names: list[str]) -> bytes:
 
 
 def write_fiftyone(pictures: LabelledPictures, folder: Path, options: ExportOptions) -> None:
-    """Labels are by the name of a file without its ending, so that no two may share that."""
+    """`data/…` and labels.json, where a label is found by its file's name without ending: no two may share that."""
     (folder / "data").mkdir()
     class_names, taken = pictures.class_names, FreeNames()
     labels: dict[str, int] = {}

@@ -148,7 +148,7 @@ def _written(
     learned_from: dict[str, Any],
     settings: dict[str, Any] | None = None,
 ) -> Labelling:
-    """The labelling with all that it was made with, once its files are written."""
+    """Write the files of a labelling; returns it with their folder and all that it was made with."""
     made_with = {**found.made_by, **learned_from, "reject": options.reject, "unknown": options.unknown}
     labelling = replace(
         labelling, seconds={**found.seconds, **labelling.seconds}, made_with={**made_with, **(settings or {})}
@@ -174,7 +174,7 @@ def _learned(labelling: Labelling, found: Found) -> Learned:
 
 
 def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFolder:
-    """Beside the source unless said otherwise, and never inside it."""
+    """Where results go: beside the source unless said otherwise, and never inside it."""
     here = Path(os.path.abspath(source))
     if out is None:
         if not here.name:
@@ -185,7 +185,7 @@ def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFold
 
 
 def _model_folder(save: Path, source: Path, results: ResultFolder, overwrite: bool) -> ResultFolder:
-    """Outside of the source, too, and not that of the results."""
+    """Where the model goes: outside of the source, too, and not where the results go."""
     _check_outside(save, source, "--save")
     if os.path.realpath(save) == os.path.realpath(results.path):
         raise ConfigError(f"--save {save} is where the results go: give the model a folder of its own")

@@ -48,7 +48,7 @@ class SavedModel:
     given: Embedder | None = None
 
     def embedder(self) -> Embedder:
-        """The one that the features of the model were made with."""
+        """The embedder that the features of the model were made with."""
         name = self.learned.backbone
         if self.given is None and name is None:
             raise ConfigError(

@@ -155,7 +155,8 @@ def write_demo_report(
     results: Sequence[Result],
     histories: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> Path:
-    """results: ReMP (`trained`), ReMP without layers, ProtoNet. histories: name -> validation entries of its run."""
+    """Write the page. results: ReMP (`trained`), ReMP without layers, ProtoNet. histories: name -> validation entries
+    of its run."""
     ours, plain, _ = results
     assert ours.seed is not None, "the demo draws its episodes"
     showcase = find_showcase(

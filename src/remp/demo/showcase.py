@@ -22,7 +22,8 @@ BATCH = 50  # episodes that are looked at together
 
 @dataclass(frozen=True)
 class Stage:
-    """prototypes: (N, d). predictions: (Q,). attention: (N, Q), a row's weights of the queries, below 0 if repelled."""
+    """An episode before or after rectification. prototypes: (N, d). predictions: (Q,). attention: (N, Q), the weights
+    of the queries for each prototype, below 0 if repelled."""
 
     prototypes: np.ndarray
     predictions: np.ndarray

@@ -51,7 +51,7 @@ def look_through(part: Place) -> PartFacts:
 
 
 def _hashes(file: Any, column: str, kind: type, part: Place) -> np.ndarray | None:
-    """(n,), None where there is no such column."""
+    """The column as an array (n,), None where there is no such column."""
     if column not in file.schema_arrow.names:
         return None
     values = column_values(file, column, part.address)
@@ -71,8 +71,8 @@ class Dataset:
 
 
 def open_dataset(folder: Place, labels: Path | None, engine: Engine) -> Dataset:
-    """labels: a CSV file, by name or number of the rows. Without one, the column `label` says it; without that, for a
-    dataset that `remp embed` made of a folder, the folder that a picture lies in, as in `remp label FOLDER`."""
+    """All rows with their labels. labels: a CSV file, by name or number of the rows. Without one, the column `label`
+    has them; without that, for a dataset that `remp embed` made of a folder, the folder that a picture lies in."""
     found = _find(folder, engine)
     return found.dataset(_task(folder, labels, found))
 

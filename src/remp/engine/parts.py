@@ -164,7 +164,7 @@ def _embedders(*abouts: dict[str, Any]) -> list[str]:
 
 
 def _unpacked(content: bytes) -> bytes:
-    """Raises ValueError if it is far more than names of pictures would be."""
+    """The unpacked content. Raises ValueError if it is far more than names of pictures would be."""
     most = _UNFOLDING * len(content) + 2**24
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         unpacked = file.read(most + 1)

@@ -96,7 +96,7 @@ Block = FolderBlock | ParquetBlock
 
 
 def block_key(block: Block) -> str:
-    """Equal for equal blocks."""
+    """A hash that is equal for equal blocks."""
     return digest(json.dumps(asdict(block), sort_keys=True).encode("utf-8", "backslashreplace")).hex()
 
 
@@ -120,7 +120,7 @@ def find_blocks(source: Place, size: int) -> tuple[list[Block], list[tuple[str, 
 
 
 def picture_bytes(content: bytes | Place) -> bytes:
-    """Raises UnreadablePicture."""
+    """The bytes of a picture. Raises UnreadablePicture."""
     if isinstance(content, bytes):
         return content
     if content.is_local:

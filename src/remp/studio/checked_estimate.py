@@ -43,12 +43,12 @@ class Check:
     is_random: bool
 
     def entry(self, names: Sequence[str]) -> list[Any]:
-        """As it stands in the journal."""
+        """The check as the journal keeps it."""
         return [names[self.item], self.predicted, round(self.probability, 4), self.is_random]
 
     @classmethod
     def of_entry(cls, entry: Any, numbers: Mapping[str, int]) -> "Check | None":
-        """None for what is no check or of a picture that is gone."""
+        """The check that the journal has kept; None for what is no check or of a picture that is gone."""
         try:
             name, predicted, probability, is_random = entry
             return cls(numbers[name], int(predicted), float(probability), is_random is True)
@@ -85,8 +85,8 @@ def checks_of(prediction: Prediction, proposed: Iterable[Advice]) -> list[Check]
 
 
 def judge(prediction: Prediction, labels: np.ndarray, before: np.ndarray, checks: Iterable[Check]) -> Judged:
-    """labels: (n,) as in StudioState; before: (n,) those that the files had. Without a label from the page, the
-    estimate stays that of `remp label`."""
+    """Estimate by the checks how many predictions are right. labels: (n,) as in StudioState; before: (n,) those of the
+    files. Without a label from the page, the estimate stays that of `remp label`."""
     labelling = prediction.labelling
     valid = [one for one in checks if labels[one.item] != NONE]
     by_hand = (labels >= 0) & (labels != before)
@@ -113,7 +113,7 @@ def judge(prediction: Prediction, labels: np.ndarray, before: np.ndarray, checks
 
 
 def _posterior(checks: list[Check], labels: np.ndarray, bulk: float) -> np.ndarray:
-    """Of each move. bulk: the share of labels that were not checks."""
+    """How probable each of _MOVES is after the checks. bulk: the share of labels that were not checks."""
     deviation = _LEAST_DEVIATION + _BULK_DEVIATION * bulk
     logs = -((_MOVES - _BULK_MEAN * bulk) ** 2) / (2 * deviation**2)
     for one in checks:

@@ -88,7 +88,7 @@ class Embedding:
         self._stop = threading.Event()
 
     def run(self, tell: Callable[[Features | None], None]) -> None:
-        """tell: called with None when there is progress, with features when there are twice as many or all."""
+        """Embed everything. tell: called with None on progress, with features when there are twice as many or all."""
         try:
             self._run(tell)
         except Exception as error:  # shown on the page: without features there is still a grid to label by hand
@@ -126,7 +126,7 @@ class Embedding:
 
 
 def _features(run: EmbeddingRun, *, in_place: bool) -> Features:
-    """in_place: the values of the run may be changed, so that there is one copy of them in memory."""
+    """What a run has embedded. in_place: its values may be changed, so that there is one copy of them in memory."""
     items = np.flatnonzero(run.is_done)
     values = run.values if in_place and len(items) == len(run.values) else run.values[items]
     transform, _ = fit_transform(ArrayRows(values), without_root_of_signed(_PARTS, ArrayRows(values)), Shard())

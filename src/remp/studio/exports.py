@@ -28,8 +28,8 @@ _MOST_FREE = 4000  # unlabelled items that a classifier is saved with
 
 
 def export_session(session: Session, folder: Path, out: Path, asked: dict[str, Any]) -> dict[str, Any]:
-    """Write and say where. asked: "format": one of FORMATS, labels, links or model. Results of ours are replaced, what
-    is not ours never."""
+    """Write what the page asks for and say where. asked: "format": one of FORMATS, labels, links or model. Results of
+    ours are replaced, what is not ours never."""
     wanted = str(asked.get("format"))
     fill = filler(session, folder, wanted)
     place = out if wanted == "labels" else out.with_name(f"{out.name.removesuffix('-labelled')}-{wanted}")
@@ -38,7 +38,7 @@ def export_session(session: Session, folder: Path, out: Path, asked: dict[str, A
 
 
 def filler(session: Session, source: Path, wanted: str, options: ExportOptions | None = None) -> Callable[[Path], None]:
-    """What writes the labels of this moment into a new folder, in one of the formats. source: the pictures' folder."""
+    """What writes the labels of this moment into a new folder. wanted: the format. source: the pictures' folder."""
     options = options or ExportOptions(way="link" if wanted == LINKS else "copy")
     if wanted not in WITH_SESSION:
         write = find_format("folders" if wanted == LINKS else wanted)
@@ -84,8 +84,8 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
 
 
 def trained(session: Session, prediction: Prediction) -> Learned:
-    """What a classifier is fitted to that says of the pictures here what the studio says, and of others what they are
-    like: all labelled items, and a sample of the unlabelled."""
+    """The model to save: fitted to all labelled items and a sample of the unlabelled, so that it says of the pictures
+    here what the studio says, and can label others."""
     features, task, embedder = session.features, prediction.labelling.task, session.embedding.embedder
     assert features is not None
     assert embedder is not None

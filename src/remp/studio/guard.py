@@ -27,7 +27,7 @@ _HEADERS = {
 
 
 class Keys:
-    """Tokens that open the page once each, and what a browser that used one is known by."""
+    """Tokens, each of which opens the page once, and the cookie that a browser gets for one."""
 
     def __init__(self) -> None:
         self._tokens: set[str] = set()
@@ -35,14 +35,14 @@ class Keys:
         self._lock = threading.Lock()
 
     def token(self) -> str:
-        """A new one."""
+        """Make a new token."""
         token = secrets.token_urlsafe(24)
         with self._lock:
             self._tokens.add(token)
         return token
 
     def cookie_for(self, token: str) -> str | None:
-        """What to give a browser for a token, which is used up by that; None for one that is wrong or used."""
+        """The cookie for a browser that brings this token, which is used up by that; None if it is wrong or used."""
         with self._lock:
             known = next((one for one in self._tokens if secrets.compare_digest(one.encode(), token.encode())), None)
             self._tokens.discard(known or "")
@@ -94,7 +94,7 @@ class Guard:
         return self._without_key(scope, headers)
 
     def _without_key(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-        """None for a browser that has the cookie; one that brings a token gets it."""
+        """The answer to a browser without our cookie, None for one that has it. One with a token gets the cookie."""
         query = scope["query_string"].decode("latin-1")
         if scope["path"] == "/" and scope["method"] == "GET" and query.startswith("token="):
             cookie = self._keys.cookie_for(query.removeprefix("token="))

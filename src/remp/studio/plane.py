@@ -54,7 +54,7 @@ def lay_out(reduced: np.ndarray) -> np.ndarray:
 
 
 class Cartographer:
-    """Does what `lay_out` does of (m, k) float32, in a process of its own."""
+    """Runs `lay_out` of features (m, k) in a process of its own."""
 
     def __init__(self, reduced: np.ndarray) -> None:
         self._reduced = reduced

@@ -146,7 +146,7 @@ class Gain:
 
 
 def expected_gain(probability: np.ndarray, batch: Sequence[int], history: Sequence[Point]) -> Gain:
-    """probability: (m,) of the predictions of unlabelled items; batch: which of these come next.
+    """What one more batch brings. probability: (m,) of the predictions of unlabelled items; batch: which come next.
 
     What is labelled is right then: that much is sure. Beyond that the others get better, too; how much, the last labels
     have shown.

@@ -92,7 +92,7 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
 
 
 def _server(config: Any, session: Session) -> Any:
-    """One that ends the streams of events first: they would last forever, and their end be an error."""
+    """A server that ends the streams of events before it stops: they would last forever, and their end be an error."""
     import uvicorn
 
     class Ending(uvicorn.Server):

@@ -34,7 +34,7 @@ Exporter = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def make_app(session: Session, thumbnails: Thumbnails, title: str, export: Exporter) -> Starlette:
-    """export: writes what the page asks for and says where it is."""
+    """The application that serves a session. export: writes what the page asks for and says where it is."""
     serving = _Serving(session, thumbnails, title, export)
     return Starlette(
         routes=[

@@ -105,7 +105,7 @@ class Session:
         self._tell()
 
     def _said(self, action: Action) -> list[Check]:
-        """What was said of the pictures of Next that have no label yet, if that is where the action was done."""
+        """What is predicted of the pictures of Next that have no label yet, if the action is done in that view."""
         insight = self.insight
         if insight.prediction is None or action.get("view") != "next":
             return []
@@ -191,7 +191,7 @@ class Session:
                 self._publish(features, kept, f"predictions failed: {error}")  # type: ignore[arg-type]
 
     def _predict(self, features: Features, given: Labels, version: int, checks: list[Check]) -> None:
-        """First what everybody waits for, then what can wait; that is left out if there is something newer by then."""
+        """Publish the classes, then what to label next and what to look at, unless there are newer labels by then."""
         started = time.perf_counter()
         here = given.labels[features.items]
         if sum((here == number).any() for number in given.classes) < 2:
@@ -209,7 +209,7 @@ class Session:
                 self._publish(features, replace(before, version=-1, prediction=prediction, of=version))
 
         def is_wanted() -> bool:
-            """Who labels on and on sees the classes of each action; how sure they are waits for a pause."""
+            """Whether to go on: how sure the classes are may wait while somebody labels one picture after the other."""
             return model is None or self.state.version == version
 
         try:
@@ -289,7 +289,7 @@ class Session:
         self._tell()
 
     def _write_forever(self) -> None:
-        """What a full disk did not take, as soon as it does, whether or not anybody acts meanwhile."""
+        """Write what a full disk did not take as soon as it has room, whether or not anybody acts meanwhile."""
         with self._wake:
             while not self.is_stopped:
                 if self.journal.problem:
