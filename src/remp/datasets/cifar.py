@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,23 +71,19 @@ class _Cifar100:
         labels = self.labels[self.parents == parent]
         return [self.class_names[label] for label in np.unique(labels)]
 
-    def images_of(self, class_name: str) -> np.ndarray:
-        return self.images[self._rows(class_name)]
-
-    def count(self, class_name: str) -> int:
-        return len(self._rows(class_name))
-
-    def _rows(self, class_name: str) -> np.ndarray:
+    def raw_class(self, class_name: str) -> RawClass:
+        """A class; without images if that is not there."""
         label = self.class_names.index(class_name) if class_name in self.class_names else -1
-        return np.flatnonzero(self.labels == label)
+        rows = np.flatnonzero(self.labels == label)
+        return RawClass(len(rows), lambda: self.images[rows])
 
 
 def _as_raw_set(cifar: _Cifar100, classes: dict[str, list[str]], members: Members) -> RawSet:
     splits = {}
     for split, names in classes.items():
-        counts = {name: cifar.count(name) for name in names}
+        splits[split] = {name: cifar.raw_class(name) for name in names}
+        counts = {name: found.count for name, found in splits[split].items()}
         check_counts(counts, _IMAGES_PER_CLASS, f"{members.path} ({split})")
-        splits[split] = {name: RawClass(counts[name], partial(cifar.images_of, name)) for name in names}
     return RawSet(splits, (_SIZE, _SIZE, 3), "CIFAR-100, the official archive")
 
 

@@ -1,7 +1,7 @@
 """What is to be labelled, from a folder or from embeddings: items, some with a label, and whether that can be done."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -100,11 +100,10 @@ def _with_examples_only(task: LabellingTask) -> LabellingTask:
     new_number = np.full(len(task.class_names), UNLABELLED)
     new_number[present] = np.arange(len(present))
     gone = [name for number, name in enumerate(task.class_names) if number not in present]
-    return LabellingTask(
-        names=task.names,
+    return replace(
+        task,
         labels=np.where(task.is_labelled, new_number[task.labels], UNLABELLED),
         class_names=tuple(task.class_names[number] for number in present),
-        paths=task.paths,
         skipped=(*task.skipped, *((name, "a class without a readable example") for name in gone)),
     )
 
