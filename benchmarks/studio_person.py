@@ -50,7 +50,7 @@ class Collection:
         transform, _ = fit_transform(ArrayRows(features), FeatureTransform.parse("power+l2"), Shard())
         values = transform(next(iter(ArrayRows(features, chunk=n).chunks()))).numpy()
         unique = np.array([f"{number:032x}" for number in range(n)])
-        self.features = Features(np.arange(n), values, transform, unique, np.zeros(n, np.uint64))
+        self.features = Features(np.arange(n), values, unique, np.zeros(n, np.uint64))
         self.classes = {number: StudioClass(f"class {number:02d}", "#000000") for number in range(N_CLASSES)}
 
     def predict(self, labels: np.ndarray) -> tuple[Prediction, Labels]:

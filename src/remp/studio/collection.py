@@ -25,7 +25,7 @@ from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import learn
 from remp.propagation.surroundings import Surroundings
 from remp.rectification.propagate import Propagated
-from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
+from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.state import UNKNOWN, StudioClass
 from remp.system.files import home
@@ -54,7 +54,6 @@ class Features:
 
     items: np.ndarray
     values: np.ndarray
-    transform: RowTransform
     content_hashes: np.ndarray
     picture_hashes: np.ndarray
 
@@ -135,7 +134,7 @@ def _features(run: EmbeddingRun, *, in_place: bool) -> Features:
         values[start : start + len(chunk)] = transform(chunk).numpy()
         start += len(chunk)
     contents = np.array([run.contents[number].hex() for number in items], dtype=str)
-    return Features(items, values, transform, contents, run.pictures[items])
+    return Features(items, values, contents, run.pictures[items])
 
 
 @dataclass(frozen=True)
