@@ -91,9 +91,8 @@ def read_source(
     if engine is not None:
         embedder = model.embedder() if model else find_embedder(options.backbone, side=options.side)
         key = digest(os.path.abspath(path).encode("utf-8", "surrogateescape"), embedder.hash.encode()).hex()
-        folder = embed(
-            path, home() / "datasets" / key, backbone=embedder, engine=engine
-        ).folder  # kept for the next run
+        kept = home() / "datasets" / key  # for the next run, too
+        folder = embed(path, kept, backbone=embedder, engine=engine).folder
         return _read_dataset(folder, options, labels, model, engine)
     return _read_pictures(path, options, labels, model, shard)
 
