@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-SEED = 20210620
+from remp.propagation import SEED, sample_of
+
 _LANDMARKS = 2500  # items that are laid out among each other; the others are placed between those they resemble
 _NEIGHBOURS = 4
 _MAIN_DIRECTIONS = 50
@@ -44,9 +45,7 @@ def lay_out(reduced: np.ndarray) -> np.ndarray:
 
     if len(reduced) < 10:
         return quick_plane(reduced)
-    chosen: np.ndarray = np.arange(len(reduced))
-    if len(reduced) > _LANDMARKS:
-        chosen = np.sort(np.random.default_rng(SEED).choice(len(reduced), _LANDMARKS, replace=False))
+    chosen = sample_of(np.arange(len(reduced)), _LANDMARKS)
     places = TSNE(
         perplexity=min(30, (len(chosen) - 1) / 3), init="pca", learning_rate="auto", random_state=SEED
     ).fit_transform(reduced[chosen])

@@ -9,11 +9,10 @@ import torch
 
 from remp.labelling.outcome import STATUSES, Advice
 from remp.labelling.quality.label_next import advise
-from remp.propagation import sample_of
+from remp.propagation import SEED, sample_of
 from remp.studio.collection import Features, Labels, Prediction
 from remp.studio.state import NONE
 
-SEED = 20210620
 MOST_SHOWN = 12  # pictures of a group that are shown and named together
 # They are spread over this share of the group, from its middle outwards. The most typical alone would make a bad start:
 # everything else then seems to resemble no class, and the estimate, made from easy ones, is too high.
