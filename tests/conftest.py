@@ -11,6 +11,7 @@ import torch
 from hypothesis import settings
 
 from remp.datasets.base import ImageSet, write_prepared
+from remp.datasets.raw import RawClass, RawSet
 
 # A shell starts what it puts in the background with Ctrl-C switched off, and so would be the commands that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -125,11 +126,13 @@ def resume_tiny(train_images, validation_images) -> Callable[[Path], Path]:
 def prepared(own_home: Path) -> str:
     """The same images as a prepared set on disk; returns its name."""
     splits = {
-        split: {f"{split}-{i}": (lambda part=part: part) for i, part in enumerate(np.split(pixels(split), n))}
+        split: {
+            f"{split}-{i}": RawClass(PER_CLASS, lambda part=part: part)
+            for i, part in enumerate(np.split(pixels(split), n))
+        }
         for split, n in CLASSES.items()
     }
-    counts = {split: [PER_CLASS] * n for split, n in CLASSES.items()}
-    write_prepared("toy", splits, image_size=(SIDE, SIDE, 3), counts=counts, source="made by the tests")
+    write_prepared("toy", RawSet(splits, (SIDE, SIDE, 3), "made by the tests"))
     return "toy"
 
 

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import dtype_to_descr, write_array_header_1_0
 
+from remp.datasets.raw import RawSet
 from remp.errors import DataError
 from remp.strangers import border, shortened
 from remp.system.files import home, remove_abandoned
@@ -21,11 +22,6 @@ from remp.system.files import home, remove_abandoned
 SPLITS = ("train", "val", "test")
 FORMAT = 1
 _AGAIN = "prepare the data set again with remp data prepare --force"
-
-# The images of one class, uint8 (n, height, width, channels), made when they are asked for.
-ClassImages = Callable[[], np.ndarray]
-# split -> class name -> its images
-SplitImages = Mapping[str, Mapping[str, ClassImages]]
 
 
 @dataclass(frozen=True)
@@ -161,19 +157,15 @@ def open_prepared(name: str, split: str) -> ImageSet:
 
 def write_prepared(
     name: str,
-    splits: SplitImages,
+    raw: RawSet,
     *,
-    image_size: tuple[int, int, int],
-    counts: Mapping[str, Iterable[int]],
-    source: str,
     overwrite: bool = False,
     on_class: Callable[[str, str], None] = lambda split, class_name: None,
 ) -> dict[str, Any]:
     """Write a prepared set and return its index.
 
     Everything is written into a hidden folder beside the target and renamed at the end, so a set either is there whole
-    or not at all. `counts` gives the images of each class in the order of `splits`; `on_class` is told of each class
-    that is done.
+    or not at all. `on_class` is told of each class that is done.
     """
     check_not_prepared(name, overwrite=overwrite)
     target = prepared_folder(name)
@@ -182,8 +174,8 @@ def write_prepared(
     remove_abandoned(target.parent, hidden)
     partial = Path(tempfile.mkdtemp(prefix=hidden, dir=target.parent))
     try:
-        index = {"format": FORMAT, "name": name, "source": source, "image_size": list(image_size)}
-        index |= _write_splits(partial, splits, counts, image_size, on_class)
+        index = {"format": FORMAT, "name": name, "source": raw.source, "image_size": list(raw.image_size)}
+        index |= _write_splits(partial, raw, on_class)
         content = json.dumps(index, indent=1, ensure_ascii=False)
         # a folder may have a name that is not UTF-8
         (partial / "index.json").write_text(content, encoding="utf-8", errors="surrogatepass")
@@ -202,19 +194,14 @@ def check_not_prepared(name: str, *, overwrite: bool) -> None:
         raise DataError(f"{name!r} is prepared already in {target}; pass --force to prepare it again")
 
 
-def _write_splits(
-    folder: Path,
-    splits: SplitImages,
-    counts: Mapping[str, Iterable[int]],
-    image_size: tuple[int, int, int],
-    on_class: Callable[[str, str], None],
-) -> dict[str, Any]:
+def _write_splits(folder: Path, raw: RawSet, on_class: Callable[[str, str], None]) -> dict[str, Any]:
     writers = {}
-    for split, classes in splits.items():
-        writer = SplitWriter(folder / f"{split}.npy", list(classes), [int(n) for n in counts[split]], image_size)
+    for split, classes in raw.splits.items():
+        counts = [found.count for found in classes.values()]
+        writer = SplitWriter(folder / f"{split}.npy", list(classes), counts, raw.image_size)
         with writer:
-            for class_name, images in classes.items():
-                writer.add(images())
+            for class_name, found in classes.items():
+                writer.add(found.images())
                 on_class(split, class_name)
         writers[split] = writer
     mean, std = writers.get("train", next(iter(writers.values()))).pixel_statistics()

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from remp.datasets.base import check_not_prepared, write_prepared
+from remp.datasets.raw import RawClass, RawSet
 from remp.errors import DataError
 from remp.system.progress import progress
 
@@ -58,20 +59,17 @@ def prepare_glyphs(name: str = "glyphs", *, overwrite: bool = False) -> dict[str
     outlines = read_outlines("".join(characters.values()))
     splits = {
         split: {
-            unicodedata.name(character).lower(): partial(draw, outlines[character], seed=SEED, stream=ord(character))
+            unicodedata.name(character).lower(): RawClass(
+                IMAGES_PER_CLASS, partial(draw, outlines[character], seed=SEED, stream=ord(character))
+            )
             for character in members
         }
         for split, members in characters.items()
     }
+    raw = RawSet(splits, (IMAGE_SIZE, IMAGE_SIZE, 1), f"fonts of matplotlib, seed {SEED}")
     with progress("Drawing glyphs", len(outlines), unit="classes") as bar:
         return write_prepared(
-            name,
-            splits,
-            image_size=(IMAGE_SIZE, IMAGE_SIZE, 1),
-            counts={split: [IMAGES_PER_CLASS] * len(classes) for split, classes in splits.items()},
-            source=f"fonts of matplotlib, seed {SEED}",
-            overwrite=overwrite,
-            on_class=lambda split, class_name: bar.advance(note=class_name),
+            name, raw, overwrite=overwrite, on_class=lambda split, class_name: bar.advance(note=class_name)
         )
 
 

@@ -150,13 +150,7 @@ def _write(raw: RawSet, target: str, force: bool) -> dict[str, Any]:
         with progress(f"preparing {target}", n_classes, unit="classes") as bar:
             return write_prepared(
                 target,
-                {
-                    split: {name: found.images for name, found in classes.items()}
-                    for split, classes in raw.splits.items()
-                },
-                image_size=raw.image_size,
-                counts={split: [found.count for found in classes.values()] for split, classes in raw.splits.items()},
-                source=raw.source,
+                raw,
                 overwrite=force,
                 on_class=lambda split, class_name: bar.advance(1, f"{split}: {class_name}"),
             )
