@@ -15,11 +15,11 @@ import numpy as np
 from scipy.special import expit, log_expit, logit, ndtr
 
 from remp.labelling.outcome import AccuracyEstimate, Advice
+from remp.labelling.quality.estimate import LEVEL
 from remp.studio.collection import Prediction
 from remp.studio.proposals import CHECK
 from remp.studio.state import NONE
 
-LEVEL = 0.9
 # All probabilities are moved by one number in their logits. Before any check it is normal: its mean is the first number
 # times the share of labels that were not checks, its deviation the second plus the third times that share. Each check
 # counts as so much of an independent one, more if it was drawn at random. The numbers were found on the validation
