@@ -42,7 +42,14 @@ class Finding:
     would be without, of duplicates those they carry. beside: numbers of examples to compare the items with.
     """
 
-    kind: Literal["suspicious label", "exact duplicates", "near duplicates", "single example", "similar classes"]
+    kind: Literal[
+        "unrecognised class",
+        "suspicious label",
+        "exact duplicates",
+        "near duplicates",
+        "single example",
+        "similar classes",
+    ]
     text: str
     items: tuple[int, ...] = ()
     classes: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
 from remp.labelling.output.class_folders import Way
 from remp.labelling.quality.duplicates import duplicates
 from remp.labelling.quality.estimate import estimate_accuracy
-from remp.labelling.quality.findings import similar_classes, single_examples, suspicious_labels
+from remp.labelling.quality.findings import similar_classes, single_examples, suspicious_labels, unrecognised_classes
 from remp.labelling.quality.label_next import MOST_CANDIDATES, advise
 from remp.labelling.tasks import LabellingTask
 from remp.models import DEFAULT_EMBEDDER
@@ -121,6 +121,7 @@ def label_rows(
         status = status_of(task, decision, reject, fitted, rows)
         estimate, no_estimate = _estimate(task, rows, fitted, counts, status)
         findings = (
+            *(() if model else unrecognised_classes(task, fitted.held_out)),
             *(() if model else suspicious_labels(task, fitted.held_out, fitted.calibration)),
             *duplicates(
                 task, content_hashes, picture_hashes, lambda items: fitted.likeness.transform(rows.take(items))

@@ -7,8 +7,9 @@ import torch
 from clustered_rows import clustered_task
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.duplicates import confirmed_groups, duplicates
-from remp.labelling.quality.findings import similar_classes, single_examples
+from remp.labelling.quality.findings import similar_classes, single_examples, unrecognised_classes
 from remp.labelling.tasks import LabellingTask
+from remp.propagation.held_out import HeldOut
 from remp.rows import ArrayRows
 
 
@@ -35,6 +36,27 @@ def test_right_labels_of_a_hard_task_are_seldom_suspected():
         for task, rows, _ in (clustered_task(seed, n_shot=5, noise=2.0) for seed in range(10))
     ]
     assert sum(counts) <= 4  # of 200 labels
+
+
+def test_a_rare_class_that_is_not_recognised_is_told_instead_of_its_labels():
+    random = np.random.default_rng(0)
+    rows = random.random((160, 40)).astype(np.float32)
+    rows[50:52] += 0.05 * np.arange(40) / 40  # hardly different from the fifty before it
+    task = small_task([0] * 50 + [1] * 2 + [-1] * 108, ("common", "rare"))
+    labelling = label_rows(task, ArrayRows(rows))
+    assert of_kind(labelling, "suspicious label") == []
+    (finding,) = of_kind(labelling, "unrecognised class")
+    assert (finding.items, finding.classes) == ((50, 51), ("rare",))
+    assert finding.text.startswith("class 'rare' is not recognised: none of its 2 labelled items would get its label")
+
+
+def test_classes_that_are_not_recognised_are_one_finding():
+    scores = torch.tensor([[1.0, 0, 0], [1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 0]])
+    empty = torch.empty(5, 0)
+    held_out = HeldOut(np.arange(1, 6), np.array([0, 1, 1, 2, 2]), scores, empty, empty, np.zeros(5), empty)
+    (finding,) = unrecognised_classes(small_task([-1, 0, 1, 1, 2, 2], ("cat", "dog", "elk")), held_out)
+    assert (finding.items, finding.classes) == ((2, 3, 4, 5), ("dog", "elk"))
+    assert finding.text.startswith("2 classes ('dog', 'elk') are not recognised: none of their 4 labelled items would")
 
 
 def test_the_same_file_with_two_labels_comes_first():

@@ -23,13 +23,15 @@ _MIXED = 0.15
 
 def suspicious_labels(task: LabellingTask, held_out: HeldOut, calibration: Calibration) -> list[Finding]:
     """Labelled items that would be of another class without their label, by odds that few right labels have against
-    them; the worst first, with the nearest other example of either class."""
+    them; the worst first, with the nearest other example of either class. Where a whole class is not recognised, that
+    says nothing against a single label."""
     if not len(held_out) or held_out.scores.shape[1] == 1:
         return []
     probabilities = calibration.probabilities(held_out.scores).numpy()
     odds = odds_against(probabilities)
     own = odds[np.arange(len(held_out)), held_out.labels]
-    doubtful = np.flatnonzero(own > least_odds(probabilities, odds, _FALSE_ALARMS))
+    is_known = ~np.isin(held_out.labels, _unrecognised(held_out))
+    doubtful = np.flatnonzero((own > least_odds(probabilities, odds, _FALSE_ALARMS)) & is_known)
     doubtful = doubtful[np.argsort(-own[doubtful], kind="stable")][:_MOST_SUSPICIOUS]
     return [_suspicion(task, held_out, int(i), probabilities[i]) for i in doubtful]
 
@@ -66,6 +68,31 @@ def _suspicion(task: LabellingTask, held_out: HeldOut, place: int, probabilities
         f"{task.class_names[other]!r} ({probabilities[other]:.0%})"
     )
     return Finding("suspicious label", text, (item,), (task.class_names[other],), tuple(beside))
+
+
+def unrecognised_classes(task: LabellingTask, held_out: HeldOut) -> list[Finding]:
+    """The classes of which no label was predicted while it was hidden, in one finding."""
+    lost = _unrecognised(held_out)
+    if not len(lost):
+        return []
+    hidden = np.isin(held_out.labels, lost)
+    names = listed([repr(task.class_names[number]) for number in lost])
+    if len(lost) == 1:
+        subject, whose, these = f"class {names} is", f"its {hidden.sum():,}", "this class"
+    else:
+        subject, whose, these = f"{len(lost)} classes ({names}) are", f"their {hidden.sum():,}", "these classes"
+    text = (
+        f"{subject} not recognised: none of {whose} labelled items would get its label if that were hidden. See "
+        f"whether these labels are right, and label more items of {these}"
+    )
+    items = tuple(np.sort(held_out.items[hidden]).tolist())
+    return [Finding("unrecognised class", text, items, tuple(task.class_names[number] for number in lost))]
+
+
+def _unrecognised(held_out: HeldOut) -> np.ndarray:
+    """Numbers of the classes none of whose hidden labels was predicted."""
+    is_right = held_out.scores.argmax(-1).numpy() == held_out.labels
+    return np.setdiff1d(held_out.labels, held_out.labels[is_right])
 
 
 def single_examples(task: LabellingTask) -> list[Finding]:

@@ -19,6 +19,7 @@ from remp.system.files import home
 MOST_FINDINGS = 25  # of one kind
 MOST_ADVICE = 20
 FINDING_TITLES = {
+    "unrecognised class": "Classes that are not recognised",
     "suspicious label": "Labels that may be wrong",
     "exact duplicates": "Exact duplicates",
     "near duplicates": "Near duplicates",

@@ -765,7 +765,7 @@ function mending(finding) {
     const open = finding.items.filter((item) => className(model.label[item]) !== name);
     return name && open.length ? [`Label all ${name}`, () => giveClass(name, finding.items)] : null;
   }
-  if (finding.kind === "single example" && first) return [`Look at ${first}`, () => { go("class", [...model.classes.values()].find((one) => one.name === first).id); showAll(); focusStage(); }];
+  if (["single example", "unrecognised class"].includes(finding.kind) && first) return [`Look at ${first}`, () => { go("class", [...model.classes.values()].find((one) => one.name === first).id); showAll(); focusStage(); }];
   return null;
 }
 function showFindings() {
