@@ -110,6 +110,7 @@ def missing_labels() -> dict[str, object]:
         "None": np.array(words, dtype=object),
         "NaN": np.array([word or np.nan for word in words], dtype=object),
         "empty": np.array([word or "" for word in words]),
+        "array with -1": np.array([word or "-1" for word in words]),
         "list": [word or "" for word in words],
         "list with NaN": [word or np.nan for word in words],
         "list with -1": [word or -1 for word in words],
@@ -136,6 +137,24 @@ def test_number_labels_may_miss_in_any_form(y):
     fitted = ReMPClassifier(layers=1, tolerance=9).fit([[0.0, 1], [1, 0], [0.1, 0.9], [0.8, 0.1]], y)
     assert list(fitted.classes_) == [3, 7]
     assert list(fitted.transduction_) == [3, 7, 3, 7]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_whole_numbers_with_gaps_stay_whole(library):
+    module = pytest.importorskip(library)
+    y = module.Series([3, 7, None, None], dtype="Int64") if library == "pandas" else module.Series([3, 7, None, None])
+    fitted = ReMPClassifier(layers=1).fit([[0.0, 1], [1, 0], [0.1, 0.9], [0.8, 0.1]], y)
+    assert fitted.classes_.dtype.kind == "i"
+    assert fitted.transduction_.tolist() == [3, 7, 3, 7]
+
+
+@pytest.mark.parametrize("missing", [np.nan, None])
+def test_a_missing_label_that_became_a_string_is_told(missing):
+    X, _, truth = two_heaps()
+    y = np.array(["kitten", "puppy"])[truth]
+    y[10:] = missing
+    with pytest.warns(UserWarning, match=f"a class is called '{missing}'; if these labels are missing, write"):
+        ReMPClassifier(layers=1).fit(X, y)
 
 
 def test_frames_of_pandas_and_polars_give_what_the_array_gives():

@@ -11,7 +11,8 @@ UNLABELLED = -1
 def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sorted classes (N,) and the class number of each label (n,) int64, -1 for a missing one.
 
-    Missing is None, NaN, NA, "" and, where labels are numbers, -1. Raises ValueError for what is no list of classes.
+    Missing is None, NaN, NA, "" and -1, of strings "-1" as well: an array of them makes that of -1. Raises ValueError
+    for what is no list of classes.
     """
     from sklearn.utils.multiclass import check_classification_targets
 
@@ -27,6 +28,7 @@ def encoded(y: Any) -> tuple[np.ndarray, np.ndarray]:
         warnings.filterwarnings("ignore", "The number of unique classes")  # few labels of each are what this is for
         check_classification_targets(given)
     classes, numbers = np.unique(given, return_inverse=True)
+    _warn_of_names(classes)
     codes = np.full(len(labels), UNLABELLED, dtype=np.int64)
     codes[~missing] = numbers
     return classes, codes
@@ -37,6 +39,8 @@ def _column(y: Any) -> np.ndarray:
     from sklearn.utils import column_or_1d
 
     values = y.to_numpy() if hasattr(y, "to_numpy") else y
+    if hasattr(y, "to_list") and values.dtype.kind == "f" and not isinstance(y.dtype, np.dtype):
+        values = np.array(y.to_list(), dtype=object)  # whole numbers of pandas or polars, made floats by a gap
     labels = np.asarray(values)
     if labels.dtype.kind in "US" and not hasattr(values, "dtype"):
         # NumPy makes strings of everything in a list with one string in it, of -1 and NaN too
@@ -63,7 +67,7 @@ def _is_missing(label: Any) -> bool:
     if label is None or type(label).__name__ == "NAType":
         return True
     if isinstance(label, (str, bytes)):
-        return len(label) == 0
+        return label in ("", "-1", b"", b"-1")
     return bool(label != label or label == UNLABELLED)
 
 
@@ -79,6 +83,18 @@ def _plain(given: np.ndarray) -> np.ndarray:
     if plain.dtype.kind == "f":
         _refuse_infinity(plain)
     return plain
+
+
+def _warn_of_names(classes: np.ndarray) -> None:
+    """None and NaN that were written into an array of strings are strings: classes, for all that can be known."""
+    if classes.dtype.kind in "UOT":
+        for name in ("nan", "None", "<NA>"):
+            if (classes == name).any():
+                warnings.warn(
+                    f'a class is called {name!r}; if these labels are missing, write "" in place of it',
+                    UserWarning,
+                    stacklevel=4,
+                )
 
 
 def _refuse_infinity(labels: np.ndarray) -> None:
