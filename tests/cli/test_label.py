@@ -137,6 +137,12 @@ def test_embeddings_of_ones_own_are_labelled_the_same_way(photos):
     assert "X-labelled: labels.csv" in printed
 
 
+def test_a_labelling_is_shown_in_a_line(photos):
+    done = remp.label("photos", remp.LabelOptions(unknown=False))
+    assert repr(done).startswith("<Labelling of 27 items: 9 given, 18 labelled, 3 classes, right by estimate ")
+    assert repr(done).endswith(f" in '{photos.parent / 'photos-labelled'}'>")
+
+
 def test_python_gives_the_same(photos):
     done = remp.label("photos", remp.LabelOptions(unknown=False), out="here")
     assert done.folder == photos.parent / "here"

@@ -112,6 +112,15 @@ class Labelling:
     fitted: "Fitted | None" = field(default=None, repr=False)
     stages: "dict[str, Stage]" = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """In a line, as arrays of all items would fill a screen."""
+        numbers = np.bincount(self.status, minlength=len(STATUSES))
+        counts = [f"{number:,} {status}" for status, number in zip(STATUSES, numbers, strict=True) if number]
+        classes = f"{len(self.task.class_names):,} class{'' if len(self.task.class_names) == 1 else 'es'}"
+        right = f", right by estimate {self.estimate.accuracy:.1%}" if self.estimate else ""
+        where = f", in {str(self.folder)!r}" if self.folder else ""
+        return f"<Labelling of {len(self.task.names):,} items: {', '.join(counts)}, {classes}{right}{where}>"
+
     def records(self) -> list[dict[str, Any]]:
         """One dictionary per item, in the order of the task: the columns of labels.csv."""
         return list(self.each_record())
