@@ -61,7 +61,8 @@ def test_elements_are_closed_and_headings_skip_no_level(page):
 
 def test_the_lead_says_the_accuracy_with_its_interval_and_what_it_comes_from(page):
     text = page.text.replace("\u00a0", " ")
-    assert "87 % (95 % interval: 82 % to 91 %) of the 34 pictures without a label" in text
+    assert "87 % (95 % interval: 82 % to 91 %) of the 34 pictures without a label are expected to be of their" in text
+    assert re.search(r"likeliest class\. \d+ got it as their label; of these, \d+ % are expected to be right\.", text)
     assert "How the estimate was made: the probabilities of the 40 unlabelled items." in text
 
 

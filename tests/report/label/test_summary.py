@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from made_up_labelling import every_finding, made_up_labelling
 from remp.labelling.embedding import Stage
-from remp.labelling.outcome import Advice
+from remp.labelling.outcome import STATUSES, Advice
 from remp.report.label.summary import stages_line, summary
 
 
@@ -17,7 +19,7 @@ def test_the_lines_say_what_the_labelling_says():
     assert "        3  skipped:" in lines
     assert "           a.jpg and 1 more: damaged" in lines
     assert (
-        "Right, by estimate: 87.3% of the unlabelled, 95% interval 82.2% to 91.4% "
+        "Right, by estimate: 87.3% of the unlabelled by their likeliest class, 95% interval 82.2% to 91.4% "
         "(the probabilities of the 40 unlabelled items.)" in lines
     )
     assert "  single example: wolf has one labelled example." in lines
@@ -31,6 +33,16 @@ def test_new_items_of_a_model_are_not_said_to_be_without_examples():
     assert lines[0] == "       50  without a label, for the 2 classes of the model"
     assert "  How: label them among the rows that the model was made from, and save it again." in lines
     assert not any("examples with a label" in line for line in lines)
+
+
+def test_labels_that_were_given_are_told_from_likeliest_classes():
+    some = made_up_labelling(("cat", "dog"), 50)
+    labelled = some.status == STATUSES.index("labelled")
+    right = f"{some.probability[labelled].mean():.0%}"
+    assert f"Right among the {labelled.sum()} new labels: {right}, by their probabilities" in summary(some).splitlines()
+    everything = replace(some, status=np.where(some.task.is_labelled, 0, STATUSES.index("labelled")))
+    assert "Right, by estimate: 87.3% of the unlabelled, 95% interval" in summary(everything)
+    assert "new labels" not in summary(everything)
 
 
 def test_one_class_is_one():

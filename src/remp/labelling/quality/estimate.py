@@ -100,6 +100,11 @@ def rejection_table(labelling: Labelling) -> list[Kept]:
     return lines[:n_lines] if len(values) else []
 
 
+def with_a_label(labelling: Labelling) -> Kept:
+    """How many items got a label, and the share of these that is right, by their probabilities."""
+    return _kept(labelling.probability[labelling.status == STATUSES.index("labelled")], 0.0)
+
+
 def largest_threshold(labelling: Labelling) -> float:
     """The largest threshold, in hundredths, that leaves an item; 0 without any."""
     return float(np.floor(100 * _probabilities(labelling).max(initial=0.0)) / 100)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
-from remp.labelling.quality.estimate import rejection_table
+from remp.labelling.quality.estimate import rejection_table, with_a_label
 from remp.report.drawing import COLOURS, class_colour
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
 from remp.report.label.summary import how_to_label, said, weakened
@@ -142,7 +142,15 @@ def _lead(labelling: Labelling) -> str:
             f"{100 * estimate.level:g}\u00a0% of such tasks it is {percent(estimate.low)} to {percent(estimate.high)}."
         )
     interval = f"{100 * estimate.level:g}\u00a0% interval: {percent(estimate.low)} to {percent(estimate.high)}"
-    return f"({interval}) of the {_counted(labelling, n)} without a label are expected to get the right one."
+    labelled = with_a_label(labelling)
+    if labelled.n == n:
+        return f"({interval}) of the {_counted(labelling, n)} without a label are expected to get the right one."
+    which = f"({interval}) of the {_counted(labelling, n)} without a label are expected to be of their likeliest class"
+    if not labelled.n:
+        return f"{which}; none of them got it as its label."
+    return (
+        f"{which}. {labelled.n:,} got it as their label; of these, {percent(labelled.right)} are expected to be right."
+    )
 
 
 def _counts(labelling: Labelling) -> list[tuple[str, int, str]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from remp.labelling.embedding import Stage
 from remp.labelling.outcome import FOLDERS, STATUSES, Labelling
-from remp.labelling.quality.estimate import largest_threshold, rejection_table
+from remp.labelling.quality.estimate import largest_threshold, rejection_table, with_a_label
 from remp.report.page import percent, visible
 
 _MOST = 10  # findings and names that are shown; the report has all
@@ -60,10 +60,15 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
         reason = f": {visible(labelling.no_estimate)}" if labelling.no_estimate else "; label a few more"
         yield f"How many labels are right cannot be known{reason}."
     elif estimate.is_checked:
+        labelled = with_a_label(labelling)
+        is_whole = labelled.n == (~labelling.task.is_labelled).sum()
         yield (
-            f"Right, by estimate: {estimate.accuracy:.1%} of the unlabelled, {estimate.level:.0%} interval "
+            f"Right, by estimate: {estimate.accuracy:.1%} of the unlabelled"
+            f"{'' if is_whole else ' by their likeliest class'}, {estimate.level:.0%} interval "
             f"{estimate.low:.1%} to {estimate.high:.1%} ({visible(estimate.basis)})"
         )
+        if labelled.n and not is_whole:
+            yield f"Right among the {labelled.n:,} new labels: {_plain(labelled.right)}, by their probabilities"
     else:
         yield (
             f"How many labels are right could not be checked; in {estimate.level:.0%} of such tasks it is "
@@ -93,9 +98,13 @@ def _rejection(labelling: Labelling) -> Iterator[str]:
         yield f"--reject {labelling.reject:g} leaves no label; the largest threshold that leaves one is {largest}."
     yield "threshold   labelled   right, by estimate"
     for line in rejection_table(labelling):
-        right = percent(line.right).replace("\u00a0", "") if line.n else "-"
+        right = _plain(line.right) if line.n else "-"
         threshold = f"{line.threshold:g}" if line.threshold else "none"
         yield f"{threshold:>9}{line.n:>11,}{right:>11}"
+
+
+def _plain(share: float) -> str:
+    return percent(share).replace("\u00a0", "")
 
 
 def _findings(labelling: Labelling) -> Iterator[str]:
