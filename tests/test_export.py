@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from remp.cli import app
 from remp.errors import ConfigError, DataError
-from remp.export import FORMATS, ExportOptions, LabelledPictures, find_format, read_results, split
+from remp.export import FORMATS, ExportOptions, LabelledPictures, find_format, label_again, read_results, split
 from remp.labelling.tasks.folder import listed_task
 from remp.labelling.tasks.label_table import read_label_studio
 from studio_cases import COLOURS, write_collection
@@ -243,6 +244,29 @@ def test_the_command_exports_what_remp_label_wrote(pictures):
     assert done.exit_code == 0, done.output
     assert "35 of 37 pictures have a label" in done.output
     assert sorted(in_folders(pictures.folder.with_name("photos-folders"), FOLDER_NAMES)) == content_and_label(pictures)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "labelstudio", "--link"], "--link is for folders, .*; labelstudio holds no pictures: leave it out"),
+        (["--to", "model", "--link"], "--link is for folders, .*; model holds no pictures"),
+        (["--to", "folders", "--validation", "0.5"], "--validation is for imagefolder; folders is not divided"),
+        (["--to", "labels", "--seed", "0"], "--seed is for imagefolder; labels is not divided"),
+    ],
+)
+def test_an_option_that_means_nothing_in_a_format_is_refused(pictures, arguments, message):
+    done = CliRunner().invoke(app, ["export", str(results(pictures)), *arguments])
+    assert re.match(message, str(done.exception))
+    assert not list(pictures.folder.parent.glob("photos-[!l]*"))
+
+
+def test_the_command_that_labels_again_has_the_options_of_the_results(pictures):
+    folder = results(pictures)
+    made_with = {"backbone": "timm:x", "side": 96, "reject": 0.9, "unknown": False, "labels": "folders"}
+    (folder / "labels.json").write_text(json.dumps({"made_with": made_with, "items": []}))
+    options = "--backbone timm:x --side 96 --reject 0.9 --no-unknown"
+    assert label_again(folder, Path("photos")) == f"remp label photos --labels {folder}/labels.csv {options}"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from remp.labelling.tasks.label_table import read_lines
 from remp.strangers import reason, shortened
 from remp.version import __version__
 
+IN_STUDIO = "remp studio"  # where the labels of results come from, unless from folders or from a file
+
 
 @dataclass(frozen=True)
 class ExportOptions:
@@ -106,6 +108,16 @@ def pictures_of(results: Path) -> Path:
     return results.absolute().with_name(re.sub(r"-labelled(-\d+)?$", "", results.absolute().name))
 
 
+def later_journal(results: Path) -> Path | None:
+    """The journal of a studio beside a folder of results, if it was written to after them."""
+    journal = results.absolute().with_name(f"{results.absolute().name}.journal")
+    try:
+        is_later = journal.stat().st_mtime_ns > (results / "labels.json").stat().st_mtime_ns
+    except OSError:  # one of them is not there
+        return None
+    return journal if is_later else None
+
+
 def said_with(results: Path) -> dict[str, Any]:
     """What the labels in a folder of results were made with, as labels.json says; nothing where that is not there."""
     try:
@@ -113,6 +125,21 @@ def said_with(results: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
+
+
+def is_of_label(made_with: dict[str, Any]) -> bool:
+    """Whether `remp label` wrote the results that say so of themselves, rather than the studio."""
+    return "model" in made_with or made_with.get("labels", IN_STUDIO) != IN_STUDIO
+
+
+def label_again(results: Path, pictures: Path) -> str:
+    """The command that labels the pictures by the labels.csv of these results, as they were made."""
+    made_with = said_with(results)
+    command = ["remp", "label", str(pictures), "--labels", str(results / "labels.csv")]
+    for name in ("backbone", "side", "reject"):
+        if made_with.get(name) is not None:
+            command += [f"--{name}", str(made_with[name])]
+    return shlex.join([*command, *(["--no-unknown"] if made_with.get("unknown") is False else [])])
 
 
 def _is_item(item: Any) -> bool:
@@ -140,10 +167,9 @@ def _check_table(table: Path, items: list[dict[str, Any]], pictures: Path) -> No
     for item in items:
         written = [item["label"] or "", item["status"]]
         if said.get(item["file"], written) != written:
-            again = shlex.join(["remp", "label", str(pictures), "--labels", str(table)])
             raise DataError(
                 f"{table} was changed since it was written; the first is {shortened(item['file'])!r}. Label again by "
-                f"it, and export what that writes: {again}"
+                f"it, and export what that writes: {label_again(table.parent, pictures)}"
             )
 
 
@@ -277,6 +303,17 @@ FORMATS: dict[str, Writer] = {
 
 # What is written by a session of the studio instead, which every result can be opened as.
 WITH_SESSION = ("labels", "model")
+# What holds pictures, copied or linked; and what divides them into two parts.
+WITH_PICTURES, DIVIDED = ("folders", "imagefolder", "huggingface", "fiftyone"), ("imagefolder",)
+
+
+def check_options(to: str, *, link: bool, validation: float | None, seed: int | None) -> None:
+    """Raise ConfigError for an option that means nothing in this format."""
+    if link and to not in WITH_PICTURES:
+        raise ConfigError(f"--link is for {', '.join(WITH_PICTURES)}; {to} holds no pictures: leave it out")
+    if to not in DIVIDED and (validation, seed) != (None, None):
+        option = "--seed" if validation is None else "--validation"
+        raise ConfigError(f"{option} is for {', '.join(DIVIDED)}; {to} is not divided: leave it out")
 
 
 def find_format(name: str) -> Writer:

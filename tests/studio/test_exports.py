@@ -1,6 +1,9 @@
 """Exports from the studio, and the classifier that labels new pictures."""
 
 import json
+import os
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +93,7 @@ def test_a_bare_journal_is_exported_as_the_page_would(session, tmp_path, name):
         alone = session_of_results(results, tmp_path / "photos", mean_colour_embedder())
         written = tmp_path / f"{results.suffix}-{name}"
         written.mkdir()
-        filler(alone, tmp_path / "photos", name)(written)
+        filler(alone, alone.final(), tmp_path / "photos", name)(written)
         ours, theirs = (
             {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
             for root in (written, from_page)
@@ -136,6 +139,50 @@ def test_what_remp_label_wrote_becomes_a_classifier_without_a_journal(tmp_path, 
     assert exported.task.class_names == ("blue", "green", "red")
     assert (exported.best == saved.best).all()
     np.testing.assert_allclose(exported.probability, saved.probability, atol=0.02)
+
+
+def test_results_of_remp_label_are_exported_whatever_journal_is_beside_them(session, tmp_path, monkeypatch):
+    monkeypatch.setattr("remp.label_sources.find_embedder", lambda name, side=None: mean_colour_embedder())
+    monkeypatch.setattr("remp.studio.exports.find_embedder", lambda name, side=None: mean_colour_embedder())
+    pictures = write_collection(tmp_path / "two", labelled=3)
+    shutil.rmtree(pictures / "red")
+    out = tmp_path / "photos-labelled"
+    done = CliRunner().invoke(app, ["label", str(pictures), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    command = ["export", str(out), "--pictures", str(pictures), "--to"]
+    done = CliRunner().invoke(app, [*command, "labels"])
+    assert re.match(
+        r".* has its labels already; if you have corrected them, label again: remp label", str(done.exception)
+    )
+    os.utime(tmp_path / "photos-labelled.journal", (2e9, 2e9))
+    done = CliRunner().invoke(app, [*command, "model"])
+    assert done.exit_code == 0, done.output
+    assert "photos-labelled.journal has later labels, of remp studio; to export those, give it" in done.output
+    assert re.search(r"two-model: learned from 6 labelled and \d+ other pictures", done.output)
+    assert read_labelling(tmp_path / "two-model").classes == ("blue", "green")
+
+
+def test_what_was_labelled_by_a_model_has_no_labels_to_learn_from(session, tmp_path):
+    model = export(session, tmp_path, "model")
+    new = label_new(tmp_path / "photos", model, out=tmp_path / "new-labelled", embedder=mean_colour_embedder()).folder
+    with pytest.raises(DataError, match=r"new-labelled was labelled by the model .*photos-model', without labels"):
+        session_of_results(new, tmp_path / "photos")
+
+
+def test_results_of_the_page_say_what_they_were_made_with(session, tmp_path):
+    folder = export(session, tmp_path, "labels")
+    made_with = json.loads((folder / "labels.json").read_text())["made_with"]
+    assert made_with == {"backbone": "mean colour", "side": SIDE, "embedder": mean_colour_embedder().hash} | {
+        "labels": "remp studio"
+    }
+
+
+def test_skipped_pictures_are_not_counted_as_exported(session, tmp_path, monkeypatch):
+    monkeypatch.setattr("remp.studio.exports.find_embedder", lambda name, side=None: mean_colour_embedder())
+    (tmp_path / "photos" / "broken.jpg").write_bytes(b"no picture")
+    done = CliRunner().invoke(app, ["export", str(tmp_path / "photos-labelled.journal"), "--to", "labels"])
+    n = len((tmp_path / "photos-labelled" / "labels.csv").read_text().splitlines()) - 1
+    assert re.search(rf"photos-labelled: \d+ of {n} pictures have a label", done.output)
 
 
 def test_without_journal_or_results_nothing_is_exported(tmp_path):

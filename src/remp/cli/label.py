@@ -3,12 +3,15 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from remp.cli.options import Address, EngineName, PictureBackbone, PictureSide, make_engine
 from remp.errors import ConfigError, Interrupted
+
+if TYPE_CHECKING:
+    from remp.export import LabelledPictures
 
 _SKIPPED_SHOWN = 10  # names of pictures
 _FORMATS = "folders, imagefolder, huggingface, labelstudio, fiftyone, labels, model"
@@ -179,29 +182,69 @@ def export(
         Path | None, typer.Option(help="The folder that was labelled; default: RESULTS without -labelled.")
     ] = None,
     link: Annotated[bool, typer.Option("--link", help="Link to the pictures instead of copying them.")] = False,
-    validation: Annotated[float, typer.Option(help="imagefolder: the share of each class in val/.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="imagefolder: seed of the draw of pictures for val/.")] = 0,
+    validation: Annotated[
+        float | None, typer.Option(help="imagefolder: the share of each class in val/; default: 0.2.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="imagefolder: seed of the draw of pictures for val/; default: 0.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
 ) -> None:
     """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""
-    from remp.export import WITH_SESSION, ExportOptions, find_format, pictures_of, read_results
+    from remp.export import (
+        WITH_SESSION,
+        ExportOptions,
+        check_options,
+        find_format,
+        is_of_label,
+        label_again,
+        later_journal,
+        of_labelling,
+        pictures_of,
+        read_results,
+        said_with,
+    )
     from remp.labelling.output.result_folder import ResultFolder
 
     if to not in WITH_SESSION:
         find_format(to)
-    options = ExportOptions(way="link" if link else "copy", validation=validation, seed=seed)
+    check_options(to, link=link, validation=validation, seed=seed)
+    options = ExportOptions(
+        way="link" if link else "copy",
+        validation=ExportOptions.validation if validation is None else validation,
+        seed=ExportOptions.seed if seed is None else seed,
+    )
     source = pictures or pictures_of(results.with_suffix("") if results.suffix == ".journal" else results)
     name = f"{source.absolute().name}-{'labelled' if to == 'labels' else to}"
     result = ResultFolder(out or source.absolute().with_name(name), overwrite=overwrite, numbered=out is None)
+    if to == "labels" and is_of_label(said_with(results)):
+        raise ConfigError(
+            f"{results} has its labels already; if you have corrected them, label again: {label_again(results, source)}"
+        )
     result.check()
+    journal = later_journal(results)
+    if journal:
+        typer.echo(
+            f"{journal} has later labels, of remp studio; to export those, give it in place of {results}", err=True
+        )
     if (results / "labels.json").is_file() and to not in WITH_SESSION:
         labelled = read_results(results, pictures)
         folder = result.write(lambda new: find_format(to)(labelled, new, options))
-        typer.echo(f"{folder}: {len(labelled.labelled):,} of {len(labelled.names):,} pictures have a label")
+        typer.echo(_labelled(folder, labelled))
         return
     from remp.studio.exports import filler, session_of_results
 
     session = session_of_results(results, pictures)
     for notice in session.notices:
         typer.echo(notice, err=True)
-    typer.echo(f"{result.write(filler(session, source, to, options))}: {len(session.task.names):,} pictures")
+    prediction = session.final()
+    folder = result.write(filler(session, prediction, source, to, options))
+    if to == "model":
+        examples = prediction.labelling.task.is_labelled
+        typer.echo(f"{folder}: learned from {examples.sum():,} labelled and {(~examples).sum():,} other pictures")
+    else:
+        typer.echo(_labelled(folder, of_labelling(prediction.labelling, source)))
+
+
+def _labelled(folder: Path, labelled: "LabelledPictures") -> str:
+    return f"{folder}: {len(labelled.labelled):,} of {len(labelled.names):,} pictures have a label"

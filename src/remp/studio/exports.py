@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,16 @@ import numpy as np
 
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
-from remp.export import WITH_SESSION, ExportOptions, find_format, of_labelling, pictures_of, said_with
+from remp.export import (
+    IN_STUDIO,
+    WITH_SESSION,
+    ExportOptions,
+    find_format,
+    is_of_label,
+    of_labelling,
+    pictures_of,
+    said_with,
+)
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
 from remp.labelling.output.tables import write_labels
 from remp.labelling.tasks.folder import listed_task
@@ -19,6 +29,7 @@ from remp.propagation.fit import Learned, fit_rows
 from remp.propagation.saved import FILE, save_labelling
 from remp.report.label import write_label_report
 from remp.rows import ArrayRows
+from remp.strangers import shortened
 from remp.studio.collection import Prediction, open_collection
 from remp.studio.journal import Journal, journal_of
 from remp.studio.session import Session
@@ -31,20 +42,28 @@ def export_session(session: Session, folder: Path, out: Path, asked: dict[str, A
     """Write what the page asks for and say where. asked: "format": one of FORMATS, labels, links or model. Results of
     ours are replaced, what is not ours never."""
     wanted = str(asked.get("format"))
-    fill = filler(session, folder, wanted)
+    if wanted not in (*WITH_SESSION, LINKS):
+        find_format(wanted)
+    fill = filler(session, session.final(), folder, wanted)
     place = out if wanted == "labels" else out.with_name(f"{out.name.removesuffix('-labelled')}-{wanted}")
     is_ours = place.is_dir() and any(place.iterdir()) and not foreign_file(place)
     return {"folder": str(ResultFolder(place, overwrite=is_ours, numbered=not is_ours).write(fill))}
 
 
-def filler(session: Session, source: Path, wanted: str, options: ExportOptions | None = None) -> Callable[[Path], None]:
-    """What writes the labels of this moment into a new folder. wanted: the format. source: the pictures' folder."""
+def filler(
+    session: Session, prediction: Prediction, source: Path, wanted: str, options: ExportOptions | None = None
+) -> Callable[[Path], None]:
+    """What writes predicted labels into a new folder, in one of the formats. prediction: what `session.final()` says;
+    source: the pictures' folder."""
     options = options or ExportOptions(way="link" if wanted == LINKS else "copy")
     if wanted not in WITH_SESSION:
         write = find_format("folders" if wanted == LINKS else wanted)
-    prediction = session.final()
     labelling = prediction.labelling
     if wanted == "labels":
+        embedder = session.embedding.embedder
+        assert embedder is not None
+        made_by = {"backbone": embedder.name, "side": embedder.side, "embedder": embedder.hash}
+        labelling = replace(labelling, made_with={**made_by, "labels": IN_STUDIO})
 
         def fill(folder: Path) -> None:
             write_labels(labelling, folder)
@@ -59,8 +78,9 @@ def filler(session: Session, source: Path, wanted: str, options: ExportOptions |
 def session_of_results(results: Path, pictures: Path | None = None, embedder: Embedder | None = None) -> Session:
     """The labels that results or the journal beside them tell of, with everything embedded, and without a page.
 
-    results: PICTURES-labelled, which need not exist if its journal does, or the journal. Without a journal, the labels
-    that were given to `remp label` count, as labels.csv has them, and the backbone that labels.json names.
+    results: PICTURES-labelled, which need not exist if its journal does, or the journal. Of results that `remp label`
+    wrote, the labels that were given to it count, as labels.csv has them, and the backbone that labels.json names,
+    whatever journal is beside them.
     """
     results = Path(os.path.abspath(results))
     journal = results if results.suffix == ".journal" else journal_of(results)
@@ -70,9 +90,14 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
     labels = results / "labels.csv"
     if not journal.is_file() and not labels.is_file():
         raise DataError(f"{results} has no labels.csv, and there is no journal {journal.name} beside it")
-    if not journal.is_file():
+    made_with = said_with(results)
+    if "model" in made_with:
+        raise DataError(
+            f"{results} was labelled by the model {shortened(str(made_with['model']))!r}, without labels of its own: "
+            "use that model"
+        )
+    if not journal.is_file() or is_of_label(made_with):
         task, kept = listed_task(folder, labels), Journal(Path(os.devnull))
-        made_with = said_with(results)
     else:
         task, kept = open_collection(folder), Journal(journal)
         kept.check(folder, task.names)
