@@ -98,11 +98,20 @@ def label(
 
 
 def _source(folder: str | None, embeddings: Path | None, backbone: str | int | None) -> str | Path:
-    if (folder is None) == (embeddings is None):
+    from remp.label_sources import is_dataset, is_embeddings
+
+    if (folder is None) == (embeddings is None) or folder == "":
         raise ConfigError("what is to be labelled? Give either a folder of pictures or --embeddings FILE")
-    if embeddings is not None and backbone is not None:
+    if embeddings is None:
+        return str(folder)
+    if backbone is not None:
         raise ConfigError("--backbone and --side are for pictures; --embeddings are features already: leave them out")
-    return folder or embeddings or Path()
+    if not is_embeddings(embeddings) and not is_dataset(embeddings):
+        raise ConfigError(
+            f"--embeddings {embeddings} is no file of features; needed .npy, .npz or .parquet, or a folder of Parquet "
+            "files. A folder of pictures is given without --embeddings"
+        )
+    return embeddings
 
 
 def studio(

@@ -65,7 +65,7 @@ def test_a_class_folder_without_pictures_is_named(tmp_path):
         (["unlabelled/1.jpg", "2.jpg"], "none of the 2 items of photos is labelled: do this"),
         (["cat/1.jpg", "dog/2.jpg"], "all 2 items of photos are labelled, so that nothing is left to label: do this"),
         (["notes.txt"], "photos has nothing that can be read"),
-        (["cat/1.jxl"], r"photos has nothing that can be read \(1 were skipped; the first, 'cat/1.jxl': JXL is"),
+        (["cat/1.jxl"], r"photos has nothing that can be read \('cat/1.jxl' was skipped: JXL is"),
     ],
     ids=["nothing labelled", "nothing unlabelled", "no pictures", "no pictures that are read"],
 )

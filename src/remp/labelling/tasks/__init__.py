@@ -112,4 +112,5 @@ def _first_skipped(task: LabellingTask) -> str:
     if not task.skipped:
         return ""
     name, reason = task.skipped[0]
-    return f" ({len(task.skipped)} were skipped; the first, {name!r}: {reason})"
+    n = len(task.skipped)
+    return f" ({name!r} was skipped: {reason})" if n == 1 else f" ({n} were skipped; the first, {name!r}: {reason})"
