@@ -295,11 +295,19 @@ def test_results_without_pictures_or_labels_are_refused(pictures, tmp_path):
     with pytest.raises(DataError, match="give --pictures"):
         read_results(folder, tmp_path / "nowhere")
     pictures.paths[3].unlink()
-    with pytest.raises(DataError, match=r"1 of 37 pictures are not there"):
+    with pytest.raises(DataError, match=r"1 of 37 pictures are not there; .* give --pictures FOLDER"):
         read_results(folder)
     (folder / "labels.json").unlink()
     with pytest.raises(DataError, match=r"no labels\.json"):
         read_results(folder)
+
+
+def test_labels_of_rows_are_told_from_those_of_pictures(tmp_path):
+    (tmp_path / "X-labelled").mkdir()
+    said = {"made_with": {"labels": "y.csv", "reject": None}, "items": []}
+    (tmp_path / "X-labelled" / "labels.json").write_text(json.dumps(said))
+    with pytest.raises(DataError, match="X-labelled has labels of rows, not of pictures: use its"):
+        read_results(tmp_path / "X-labelled")
 
 
 @pytest.mark.parametrize("name", ["../secret.png", "/etc/passwd"])

@@ -81,16 +81,15 @@ def of_labelling(labelling: Labelling, folder: Path) -> LabelledPictures:
 def read_results(results: Path, pictures: Path | None = None) -> LabelledPictures:
     """What `remp label` or the studio wrote to a folder. pictures: the folder that was labelled, by default the one
     beside the results without -labelled in its name."""
-    pictures = pictures or pictures_of(results)
-    if not pictures.is_dir():
-        raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")
+    pictures = find_pictures_of(results, pictures)
     items = _read_items(results / "labels.json")
     _check_table(results / "labels.csv", items, pictures)
     paths = tuple(pictures / item["file"] for item in items)
     missing = [path for path in paths if not os.path.isfile(path)]  # which no name makes raise
     if missing:
         raise DataError(
-            f"{len(missing)} of {len(paths)} pictures are not there (any more); the first: {shortened(str(missing[0]))}"
+            f"{len(missing)} of {len(paths)} pictures are not there; the first: {shortened(str(missing[0]))}. If they "
+            "are in another folder than the one that was labelled, give --pictures FOLDER"
         )
     has_label = [item["status"] in ("given", "labelled") for item in items]
     return LabelledPictures(
@@ -106,6 +105,19 @@ def read_results(results: Path, pictures: Path | None = None) -> LabelledPicture
 def pictures_of(results: Path) -> Path:
     """The folder that results lie beside, by their name."""
     return results.absolute().with_name(re.sub(r"-labelled(-\d+)?$", "", results.absolute().name))
+
+
+def find_pictures_of(results: Path, given: Path | None) -> Path:
+    """The folder of the pictures, which has to be there. given: where they are said to be."""
+    pictures = given or pictures_of(results)
+    if pictures.is_dir():
+        return pictures
+    made_with = said_with(results)
+    if given is None and made_with and "backbone" not in made_with:
+        raise DataError(
+            f"{results} has labels of rows, not of pictures: use its labels.csv; remp label --save keeps a model"
+        )
+    raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")
 
 
 def later_journal(results: Path) -> Path | None:

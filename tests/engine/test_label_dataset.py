@@ -5,8 +5,10 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from embedding_cases import mean_colour_embedder
+from remp.cli import app
 from remp.engine import Threads
 from remp.engine.dataset import look_through
 from remp.engine.embed import embed
@@ -174,6 +176,13 @@ def test_a_saved_model_labels_a_dataset_as_the_pictures_it_is_made_of(tmp_path, 
     assert rows.made_with["backbone"] == "mean colour"
     by_name = dict(zip(pictures.task.names, pictures.probability, strict=True))
     np.testing.assert_allclose(rows.probability, [by_name[name] for name in rows.task.names], atol=1e-5)
+
+
+@pytest.mark.parametrize("option", [["--side", "64"], ["--backbone", "efficientnet-lite2"]], ids=str)
+def test_a_backbone_for_embeddings_that_are_there_is_refused(tmp_path, option):
+    write(tmp_path / "many")
+    done = CliRunner().invoke(app, ["label", str(tmp_path / "many"), *option])
+    assert str(done.exception).endswith("many has embeddings: leave them out")
 
 
 def test_a_model_of_another_backbone_or_width_is_refused(tmp_path, own_home):

@@ -16,6 +16,7 @@ from remp.labelling.tasks.folder import find_pictures, is_hidden
 from remp.labelling.tasks.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
 from remp.rows.dataset import is_part
 from remp.rows.parquet import open_parquet
+from remp.strangers import listed
 from remp.system.files import Place
 
 _IMAGE_COLUMNS = ("image", "picture", "img", "jpg", "png", "bytes", "content")
@@ -175,7 +176,7 @@ def _columns(schema: Any, file: Place) -> dict[str, str | None]:
     image, path = first(_IMAGE_COLUMNS, is_bytes), first(_PATH_COLUMNS, is_text)
     if image is None and path is None:
         raise DataError(
-            f"{file} has the columns {', '.join(schema.names)}; needed one of pictures (named image, of bytes) or one "
+            f"{file} has the columns {listed(schema.names)}; needed one of pictures (named image, of bytes) or one "
             "of paths (named path, of text)"
         )
     name = first(ID_COLUMNS, lambda kind: is_text(kind) or kinds.is_integer(kind))

@@ -12,6 +12,7 @@ from remp.errors import DataError
 from remp.rows.array import ArrayRows, JoinedRows, Rows, check_table, chunk_rows
 from remp.rows.parquet import ParquetRows
 from remp.rows.ray_tasks import RayRows, RayTasks
+from remp.strangers import listed
 from remp.system.files import Place, place
 
 
@@ -65,7 +66,7 @@ def ray_dataset(dataset: Any) -> RayRows:
     names = dataset.columns() or []
     column = names[0] if len(names) == 1 else "embedding"
     if column not in names:
-        raise DataError(f"the Ray dataset has the columns {', '.join(names)}; needed one named 'embedding'")
+        raise DataError(f"the Ray dataset has the columns {listed(names)}; needed one named 'embedding'")
     import ray
 
     references = dataset.to_arrow_refs()

@@ -15,9 +15,9 @@ from remp.export import (
     WITH_SESSION,
     ExportOptions,
     find_format,
+    find_pictures_of,
     is_of_label,
     of_labelling,
-    pictures_of,
     said_with,
 )
 from remp.labelling.output.result_folder import ResultFolder, foreign_file
@@ -84,9 +84,8 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
     """
     results = Path(os.path.abspath(results))
     journal = results if results.suffix == ".journal" else journal_of(results)
-    folder = Path(os.path.abspath(pictures or pictures_of(journal.with_suffix("") if results == journal else results)))
-    if not folder.is_dir():
-        raise DataError(f"the pictures of {results} are not in {str(folder)!r}: give --pictures FOLDER")
+    folder = find_pictures_of(journal.with_suffix("") if results == journal else results, pictures)
+    folder = Path(os.path.abspath(folder))
     labels = results / "labels.csv"
     if not journal.is_file() and not labels.is_file():
         raise DataError(f"{results} has no labels.csv, and there is no journal {journal.name} beside it")
