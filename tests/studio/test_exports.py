@@ -52,6 +52,20 @@ def test_a_second_export_replaces_the_first_and_nothing_else(session, tmp_path):
     assert (first / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["labels", "model"])
+def test_an_export_does_not_replace_what_another_command_wrote(session, tmp_path, monkeypatch, name):
+    monkeypatch.setattr("remp.label_sources.find_embedder", lambda name, side=None: mean_colour_embedder())
+    pictures, other = write_collection(tmp_path / "others", labelled=3), tmp_path / f"photos-{name}"
+    options = ["--save", str(other)] if name == "model" else ["--out", str(tmp_path / "photos-labelled")]
+    done = CliRunner().invoke(app, ["label", str(pictures), *options])
+    assert done.exit_code == 0, done.output
+    place = other if name == "model" else tmp_path / "photos-labelled"
+    before = {path: path.read_bytes() for path in place.iterdir()}
+    for _ in range(2):  # but one of its own
+        assert export(session, tmp_path, name) == place.with_name(f"{place.name}-2")
+    assert {path: path.read_bytes() for path in place.iterdir()} == before
+
+
 @pytest.mark.parametrize("name", [*FORMATS, "links"])
 def test_every_format_can_be_asked_for(session, tmp_path, name):
     folder = export(session, tmp_path, name)

@@ -20,7 +20,7 @@ from remp.export import (
     of_labelling,
     said_with,
 )
-from remp.labelling.output.result_folder import ResultFolder, foreign_file
+from remp.labelling.output.result_folder import ResultFolder, foreign_file, is_taken, maker_of
 from remp.labelling.output.tables import write_labels
 from remp.labelling.tasks.folder import listed_task
 from remp.models import DEFAULT_EMBEDDER, find_embedder
@@ -33,21 +33,29 @@ from remp.strangers import shortened
 from remp.studio.collection import Prediction, open_collection
 from remp.studio.journal import Journal, journal_of
 from remp.studio.session import Session
+from remp.system.files import numbered
 
 LINKS = "links"  # class folders, with links in place of copies
 _MOST_FREE = 4000  # unlabelled items that a classifier is saved with
 
 
 def export_session(session: Session, folder: Path, out: Path, asked: dict[str, Any]) -> dict[str, Any]:
-    """Write what the page asks for and say where. asked: "format": one of FORMATS, labels, links or model. Results of
-    ours are replaced, what is not ours never."""
+    """Write what the page asks for and say where. asked: "format": one of FORMATS, labels, links or model. What the
+    studio wrote is replaced, anything else never, nor results of other commands."""
     wanted = str(asked.get("format"))
     if wanted not in (*WITH_SESSION, LINKS):
         find_format(wanted)
     fill = filler(session, session.final(), folder, wanted)
     place = out if wanted == "labels" else out.with_name(f"{out.name.removesuffix('-labelled')}-{wanted}")
-    is_ours = place.is_dir() and any(place.iterdir()) and not foreign_file(place)
-    return {"folder": str(ResultFolder(place, overwrite=is_ours, numbered=not is_ours).write(fill))}
+    place = next(path for path in numbered(place) if not is_taken(path) or _is_of_studio(path))
+    is_there = is_taken(place)
+    result = ResultFolder(place, overwrite=is_there, numbered=not is_there, maker=IN_STUDIO)
+    return {"folder": str(result.write(fill))}
+
+
+def _is_of_studio(folder: Path) -> bool:
+    """Whether a studio wrote what is there, all of it, and nobody has changed it."""
+    return maker_of(folder) == IN_STUDIO and not foreign_file(folder)
 
 
 def filler(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from remp.errors import ConfigError, OutputError
 from remp.system.files import numbered, remove_abandoned
@@ -20,12 +21,13 @@ _LEFT_BY_SYSTEMS = {".ds_store", "desktop.ini", "thumbs.db"}
 @dataclass(frozen=True)
 class ResultFolder:
     """Where results go. numbered: if the folder is taken, NAME-2 or NAME-3 … is, instead of an error. option: of the
-    command line, by which the user gave it."""
+    command line, by which the user gave it. maker: who writes them, to be known by `maker_of`."""
 
     path: Path
     overwrite: bool = False
     numbered: bool = False
     option: str = "--out"
+    maker: str = ""
 
     def check(self) -> None:
         """Raise now what would be raised after hours of work: the folder is taken, or none can be made there."""
@@ -41,14 +43,14 @@ class ResultFolder:
             partial = _new_folder(self.path, _PARTIAL)
             try:
                 fill(partial)
-                write_manifest(partial)
+                write_manifest(partial, self.maker)
                 return self._place(partial)
             except BaseException:
                 shutil.rmtree(partial, ignore_errors=True)
                 raise
 
     def _refuse_if_taken(self) -> None:
-        if not _is_taken(self.path) or (self.numbered and not self.overwrite):
+        if not is_taken(self.path) or (self.numbered and not self.overwrite):
             return
         if not self.overwrite:
             raise ConfigError(
@@ -60,14 +62,14 @@ class ResultFolder:
 
     def _place(self, partial: Path) -> Path:
         self._refuse_if_taken()
-        if self.overwrite and _is_taken(self.path):
+        if self.overwrite and is_taken(self.path):
             _exchange(partial, self.path)
             return self.path
-        free = next(path for path in numbered(self.path) if not _is_taken(path)) if self.numbered else self.path
+        free = next(path for path in numbered(self.path) if not is_taken(path)) if self.numbered else self.path
         return partial.rename(free)  # fails if somebody has put something there meanwhile
 
 
-def _is_taken(path: Path) -> bool:
+def is_taken(path: Path) -> bool:
     """Whether there is anything but an empty folder."""
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
 
@@ -105,10 +107,16 @@ def _one_line_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_manifest(folder: Path) -> None:
-    """Note size and time of every file in the folder."""
+def write_manifest(folder: Path, maker: str = "") -> None:
+    """Note size and time of every file in the folder, and who wrote them."""
     files = {name: _mark(folder / name) for name, is_folder in _walk(folder) if not is_folder}
-    (folder / _MANIFEST).write_text(json.dumps({"files": files}), encoding="utf-8")
+    (folder / _MANIFEST).write_text(json.dumps({"files": files, "maker": maker}), encoding="utf-8")
+
+
+def maker_of(folder: Path) -> str:
+    """Who wrote the results in a folder; empty where that is not said."""
+    maker = _manifest(folder).get("maker")
+    return maker if isinstance(maker, str) else ""
 
 
 def foreign_file(folder: Path) -> str:
@@ -141,11 +149,17 @@ def delete_own(folder: Path) -> None:
             os.rmdir(place)
 
 
-def _read_manifest(folder: Path) -> dict[str, list[int]] | None:
+def _manifest(folder: Path) -> dict[str, Any]:
+    """What the manifest says; nothing where there is none, or a damaged one."""
     try:
-        files = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+        said = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _read_manifest(folder: Path) -> dict[str, list[int]] | None:
+    files = _manifest(folder).get("files")
     if not isinstance(files, dict):
         return None
     # A manifest that somebody wrote by hand must not lead out of the folder.
