@@ -17,7 +17,7 @@ from remp.labelling.pipeline import LabelOptions
 from remp.labelling.tasks import LabellingTask, checked, unlabelled_task
 from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task, unlabelled_rows
 from remp.labelling.tasks.folder import find_pictures, folder_task, listed_task
-from remp.models import find_embedder
+from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.propagation.fit import Learned
 from remp.rows import ArrayRows, Rows, Shard
 from remp.rows.dataset import is_part
@@ -82,6 +82,9 @@ def read_source(
     """Read what is to be labelled, and embed pictures. labels: a file of labels; without one, sub-folders or a column
     say them. model: the labels come from there instead. engine: who computes, by default this process."""
     path = local_name(source)
+    is_chosen = options.side is not None or options.backbone != DEFAULT_EMBEDDER
+    if is_chosen and not model and (is_dataset(source) or is_embeddings(path)):
+        raise ConfigError(f"backbone and side are for pictures; {source} has embeddings: leave them out")
     if is_dataset(source):
         return _read_dataset(Place(str(source)), options, labels, model, engine or Threads())
     if is_embeddings(path):

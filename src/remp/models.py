@@ -114,7 +114,7 @@ def find_embedder(name: str | Embedder = DEFAULT_EMBEDDER, *, side: int | None =
     if isinstance(name, Embedder):
         return name
     if side is not None and side not in SIDES:
-        raise ConfigError(f"got a side of {side} pixels; needed {SIDES.start} … {SIDES.stop - 1}")
+        raise ConfigError(f"got a side of {side!r} pixels; needed a whole number: {SIDES.start} … {SIDES.stop - 1}")
     if name in PRETRAINED:
         return PRETRAINED[name](side)
     if name.startswith(TIMM):

@@ -54,7 +54,7 @@ def test_a_checkpoint_takes_no_other_side(train_tiny):
 
 @pytest.mark.parametrize("side", [0, 31, 5000])
 def test_an_absurd_side_is_an_error(side):
-    with pytest.raises(ConfigError, match=f"a side of {side} pixels; needed 32 … 1024"):
+    with pytest.raises(ConfigError, match=f"a side of {side} pixels; needed a whole number: 32 … 1024"):
         find_embedder(side=side)
 
 

@@ -249,7 +249,7 @@ def test_a_folder_beside_which_nothing_can_be_written_is_known_before_the_work(
         (["photos", "--embeddings", "X.npy"], "Give either a folder of pictures or --embeddings FILE"),
         (["photos", "--copy", "--link"], "--copy and --link were both given"),
         (["photos", "--reject", "90"], "reject is 90.0; needed a probability"),
-        (["photos", "--next", "-1"], "needed 0 or more"),
+        (["photos", "--next", "-1"], "needed a whole number, 0 or more"),
         (["photos", "--out", "photos/result"], "--out photos/result lies in photos, which is only read"),
         (["photos", "--out", "photos"], "lies in photos"),
         (["photos/red", "--out", "photos"], "photos exists already"),

@@ -10,13 +10,29 @@ import torch
 from clustered_rows import clustered_task
 from remp.errors import ConfigError
 from remp.labelling.outcome import STATUSES
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import LabellingTask
 from remp.propagation.fit import fit_rows
 from remp.rows import ArrayRows
 
 GIVEN, LABELLED, UNCERTAIN, UNKNOWN = range(4)
 ARRAYS = ["labels", "best", "runner_up", "probability", "margin", "status", "before", "confusion", "expected_sizes"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reject": "0.9"}, "reject is '0.9'; needed a probability"),
+        ({"n_next": 2.5}, "2.5 items to label next were asked for; needed a whole number"),
+        ({"class_folders": "move"}, "class_folders is 'move'; choose from: copy, link"),
+        ({"class_folders": True}, "class_folders is True; choose from: copy, link"),
+        ({"backbone": None}, "backbone is None; needed the name of one"),
+    ],
+    ids=str,
+)
+def test_options_of_the_wrong_kind_are_refused_before_the_work(options, message):
+    with pytest.raises(ConfigError, match=message):
+        LabelOptions(**options)
 
 
 def task_of(labels, n_classes=2):

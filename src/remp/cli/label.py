@@ -102,11 +102,8 @@ def _source(folder: str | None, embeddings: Path | None, backbone: str | int | N
 
     if (folder is None) == (embeddings is None) or folder == "":
         raise ConfigError("what is to be labelled? Give either a folder of pictures or --embeddings FILE")
-    if folder is not None:
-        if backbone is not None and is_dataset(folder):
-            raise ConfigError(f"--backbone and --side are for pictures; {folder} has embeddings: leave them out")
-        return folder
-    assert embeddings is not None
+    if embeddings is None:
+        return str(folder)
     if backbone is not None:
         raise ConfigError("--backbone and --side are for pictures; --embeddings are features already: leave them out")
     if not is_embeddings(embeddings) and not is_dataset(embeddings):

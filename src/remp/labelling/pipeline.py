@@ -4,11 +4,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import torch
 
 from remp.backbones.embedding import Embedder
+from remp.checks import check_choice
 from remp.errors import ConfigError
 from remp.labelling.decision import Decision, decide, status_of
 from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
@@ -75,10 +78,17 @@ class LabelOptions:
     propagation: Adaptive | Propagation = field(default_factory=Adaptive)
 
     def __post_init__(self) -> None:
-        if self.reject is not None and not 0 <= self.reject <= 1:
-            raise ConfigError(f"reject is {self.reject}; needed a probability: 0 … 1")
-        if self.n_next < 0:
-            raise ConfigError(f"{self.n_next} items to label next were asked for; needed 0 or more")
+        reject: Any = self.reject  # of any kind, as long as nobody has looked
+        n_next: Any = self.n_next
+        backbone: Any = self.backbone
+        if reject is not None and not (isinstance(reject, Real) and 0 <= float(reject) <= 1):
+            raise ConfigError(f"reject is {reject!r}; needed a probability: 0 … 1")
+        if not isinstance(n_next, Integral) or int(n_next) < 0:
+            raise ConfigError(f"{n_next!r} items to label next were asked for; needed a whole number, 0 or more")
+        if self.class_folders is not None:
+            check_choice("class_folders", self.class_folders, Way)
+        if not isinstance(backbone, str | Embedder):
+            raise ConfigError(f"backbone is {backbone!r}; needed the name of one, or an Embedder")
 
 
 def label_rows(
