@@ -78,7 +78,8 @@ def plot(found: dict[str, np.ndarray], path: Path) -> None:
     colours = pyplot.get_cmap("tab10")
     for number, (name, counts) in enumerate(found.items()):
         wrong, right = 100 * counts[:, 0] / counts[:, 1], 100 * counts[:, 2] / counts[:, 3]
-        axes.plot(right, wrong, color=colours(number % 10), label=f"{name} ({counts[0, 1]} wrong)")
+        style = "-" if number < 10 else "--"  # colours repeat after ten
+        axes.plot(right, wrong, style, color=colours(number % 10), label=f"{name} ({counts[0, 1]} wrong)")
         taken = SHARES.index(_FALSE_ALARMS)
         axes.plot(right[taken], wrong[taken], "o", color=colours(number % 10))
     axes.set(xlabel="right labels suspected, %", ylabel="wrong labels found, %", xlim=(0, 8), ylim=(0, 101))
