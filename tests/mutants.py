@@ -92,18 +92,22 @@ EQUIVALENT: set[tuple[str, str, str]] = {
     ),
     # the points lie on both sides of zero alike: the same ones in another order
     ("calibration", "logs = typical + _GRID", "typical + _GRID  ->  typical - _GRID"),
-    # a gain of exactly this size
+    # a weight of exactly this size
     (
         "calibration",
-        "if max(regression, graph) <= 1e-9:",
-        "max(regression, graph) <= 1e-09  ->  max(regression, graph) < 1e-09",
+        "return Evidence(*(weights * (weights >= _NONE)).tolist())",
+        "weights >= _NONE  ->  weights > _NONE",
     ),
-    # temperatures further off than any that were seen, and a finer grid
-    ("calibration", "sharpness = np.exp(np.linspace(-4, 4, 81))", "4  ->  5"),
-    ("calibration", "sharpness = np.exp(np.linspace(-4, 4, 81))", "81  ->  82"),
+    # one row more of thousands, and a finer grid
+    ("calibration", "_LEAST_HELD_OUT, _MOST_HELD_OUT, _STAY, _NONE = 2, 2000, 0.5, 0.1", "2000  ->  2001"),
     ("estimate", "_POINTS = np.linspace(0, 1, 1001)", "1001  ->  1002"),
     # of two dimensions, the last is number 1
-    ("calibration", "probabilities = torch.softmax(scores.double() * sharpness, dim=-1)", "-1  ->  +1"),
+    ("calibration", "return torch.softmax(logits.double() * self.best, dim=-1)", "-1  ->  +1"),
+    (
+        "calibration",
+        "own = torch.softmax(logits, dim=-1).gather(1, torch.from_numpy(labels).long()[:, None])[:, 0]",
+        "-1  ->  +1",
+    ),
     ("estimate", "margins = logits.double() - logits.double().amax(-1, keepdim=True)", "-1  ->  +1"),
     (
         "estimate",
@@ -120,6 +124,8 @@ EQUIVALENT: set[tuple[str, str, str]] = {
 # Module and start of a line in which every change is one: how many items go at once changes speed and memory only;
 # test_the_batch_size_changes_nothing holds the results.
 UNSEEN: set[tuple[str, str]] = {
+    # where a search begins that ends in the same place, at temperatures far from its bounds
+    ("calibration", "start, bounds = "),
     ("evaluation", "EMBED_BATCH = "),
     ("evaluation", "SCORE_BYTES = "),
     ("evaluation", "items = (episodes.support.shape[1] + episodes.query.shape[1]) * "),

@@ -116,6 +116,20 @@ def test_weighed_logits_are_as_wide_as_before():
     assert float(weighed.scores.std(1).mean()) == pytest.approx(float(made.scores.std(1).mean()), rel=0.02)
 
 
+def test_small_logits_are_weighed_as_large_ones():
+    held = drawn(400, 1.0)
+    large = [held.scores, noise(400, 1), held.scores]
+    weights = [weigh_evidence(in_parts(*(size * part for part in large), held.labels)) for size in (1.0, 0.2)]
+    np.testing.assert_allclose(weights[0], weights[1], atol=1e-2)
+
+
+def test_evidence_is_weighed_for_two_classes_and_not_for_one():
+    held, made_up = drawn(200, 1.0, n_classes=2), torch.randn(200, 2, generator=torch.Generator().manual_seed(1))
+    assert weigh_evidence(in_parts(held.scores, made_up, held.scores, held.labels)).graph < 0.5
+    one = torch.zeros(20, 1)
+    assert weigh_evidence(in_parts(one, one, one, np.zeros(20, int))) == (1, 1, 1)
+
+
 def test_equal_evidence_and_few_held_out_labels_change_nothing():
     held = drawn(400, 1.0)
     np.testing.assert_allclose(weigh_evidence(in_parts(*[held.scores / 3] * 3, held.labels)), 1, atol=1e-3)

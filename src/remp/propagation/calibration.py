@@ -91,8 +91,8 @@ def weigh_evidence(held_out: HeldOut) -> Evidence:
 
     from scipy.optimize import minimize
 
-    bounds = [(_GRID[0], _GRID[-1]), *[(0, None)] * 3]
-    weights = torch.from_numpy(minimize(loss, [0.0, 1, 1, 1], jac=True, method="L-BFGS-B", bounds=bounds).x[1:])
+    start, bounds = [0.0, 1.0, 1.0, 1.0], [(_GRID[0], _GRID[-1]), *[(0, None)] * 3]
+    weights = torch.from_numpy(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x[1:])
     width = torch.tensordot(weights, parts, 1).std(1).mean()
     weights = weights * scores.std(1).mean() / width.clamp(min=1e-12)
     return Evidence(*(weights * (weights >= _NONE)).tolist())
