@@ -16,6 +16,7 @@ from torch import Tensor
 from remp.labelling.outcome import STATUSES
 from remp.labelling.tasks import LabellingTask
 from remp.propagation import sample_of
+from remp.propagation.adaptive import OF_A_PAIR
 from remp.propagation.fit import Fitted
 from remp.rectification.similarity import unit
 from remp.rows import Block, Rows, Shard
@@ -160,7 +161,7 @@ def _with_neighbours(
     among, features = sample_of(np.flatnonzero(labels < 0), _AMONG), fitted.held_out.features
     if len(features) != len(known) or len(known) < 2 or len(among) <= _NEIGHBOURS:
         return None
-    if len(rows) * rows.dim * len(among) > _MOST_WORK:
+    if len(rows) * len(among) * (rows.dim + OF_A_PAIR) > _MOST_WORK:
         return None
     around, theirs = unit(fitted.model.features(rows.take(among)).float()), torch.from_numpy(values[among])
 

@@ -44,9 +44,9 @@ _NEGATIVE, _SIGN_ROWS = 0.25, 1000
 _MOST_OF_A_CLASS, _MOST_LABELLED = 200, 10_000
 # Rows whose surroundings are looked at, as many unlabelled ones as labelled ones; with more classes than these, none.
 _GRAPH_ROWS = 1000
-# All rows are compared with those of the graph if that takes no more multiplications than these: a quarter of a second.
-# Else a linear function answers in its place.
-_MOST_WORK = 5e9
+# All rows are compared with those of the graph if that takes no more multiplications than these, a third of a second;
+# what is done with a cosine takes as long as 500 more. Else a linear function answers in its place.
+_MOST_WORK, OF_A_PAIR = 7e9, 500
 # Transformed rows are kept from layer to layer if they are no more numbers than these: 64 MiB.
 _KEPT = 2**24
 
@@ -284,7 +284,7 @@ def _around(labels: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def _asks_graph(rows: Rows, chosen: np.ndarray, parts: FeatureTransform) -> bool:
-    return parts.l2 and 0 < len(rows) * rows.dim * len(chosen) <= _MOST_WORK
+    return parts.l2 and 0 < len(rows) * len(chosen) * (rows.dim + OF_A_PAIR) <= _MOST_WORK
 
 
 def _told(
