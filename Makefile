@@ -30,7 +30,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 check: lint $(S3)
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered --cov-fail-under=94
 
 format: $(READY)
 	$(BIN)/ruff format .

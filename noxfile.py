@@ -41,6 +41,13 @@ def lowest(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def install(session: nox.Session) -> None:
+    """The wheel and its content, the source distribution, and the README's commands in a clone."""
+    session.install("-e", ".[parquet,pretrained,studio]", "build", *nox.project.dependency_groups(PYPROJECT, "test"))
+    session.run("pytest", "-m", "slow", "tests/test_clean_install.py")
+
+
+@nox.session(default=False)
 def docs(session: nox.Session) -> None:
     """The documentation; a warning is an error."""
     session.run("make", "docs", external=True)

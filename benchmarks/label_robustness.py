@@ -26,7 +26,7 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
@@ -158,7 +158,7 @@ RIVALS: dict[str, Callable[[Draw], np.ndarray]] = {
 def score(draw: Draw, with_rivals: bool) -> dict[str, Any]:
     """All that is measured of one draw."""
     names = tuple(map(str, range(len(draw.given))))
-    task = LabellingTask(names, draw.given, tuple(map(str, range(draw.n_classes))))
+    task = Items(names, draw.given, tuple(map(str, range(draw.n_classes))))
     labelling = label_rows(task, ArrayRows(draw.rows), n_next=0)
     assert labelling is not None
     free, known = draw.free, draw.free & (draw.truth >= 0)

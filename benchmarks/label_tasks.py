@@ -9,7 +9,7 @@ from label_accuracy import embedded
 from remp.datasets import open_prepared
 from remp.labelling.outcome import Labelling
 from remp.labelling.pipeline import label_rows
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.rows import ArrayRows
 
@@ -26,7 +26,7 @@ class Pictures:
 class TrueTask:
     """A task, its rows (n, d), and the true class of each item (n,), -1 for one of no class of the task."""
 
-    task: LabellingTask
+    task: Items
     rows: np.ndarray
     truth: np.ndarray
 
@@ -36,7 +36,7 @@ class TrueTask:
         return outcome
 
     def with_labels(self, labels: np.ndarray) -> "TrueTask":
-        return TrueTask(LabellingTask(self.task.names, labels, self.task.class_names), self.rows, self.truth)
+        return TrueTask(Items(self.task.names, labels, self.task.class_names), self.rows, self.truth)
 
 
 def draw_task(
@@ -70,7 +70,7 @@ def draw_task(
     truth.append(labels[-1])
     items = np.concatenate(members)
     names = tuple(map(str, items))
-    task = LabellingTask(names, np.concatenate(labels), tuple(str(name) for name in chosen[:n_way]))
+    task = Items(names, np.concatenate(labels), tuple(str(name) for name in chosen[:n_way]))
     return TrueTask(task, pictures.rows[items], np.concatenate(truth))
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows, Shard
 from remp.studio.checked_estimate import Check, checks_of, judge
@@ -46,7 +46,7 @@ class Collection:
         n = len(truth)
         names = tuple(f"{number:05d}.png" for number in range(n))
         self.truth, self.n = truth, n
-        self.task = LabellingTask(names, np.full(n, -1), (), tuple(map(Path, names)))
+        self.task = Items(names, np.full(n, -1), (), tuple(map(Path, names)))
         transform, _ = fit_transform(ArrayRows(features), FeatureTransform.parse("power+l2"), Shard())
         values = transform(next(iter(ArrayRows(features, chunk=n).chunks()))).numpy()
         unique = np.array([f"{number:032x}" for number in range(n)])

@@ -34,7 +34,7 @@ for name in ("protonet", "remp"):
     print(f"{name:10} {100 * (predicted == query_labels).float().mean():.1f} % right")
 
 # %%
-# ReMP differs from Prototypical Networks only in where its prototypes end. Here is their way, in the plane in which
+# Both start with the class means of the labelled rows; ReMP then moves them. Here is their way, in the plane in which
 # the true class centres lie farthest apart. Small dots are unlabelled rows, crosses are the class means of the two
 # labelled ones, and arrows lead to the rectified prototypes.
 

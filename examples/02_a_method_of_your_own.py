@@ -10,10 +10,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from remp import METHODS, Episodes, EpisodeSampler, Method, Protocol, mean_interval, paired_difference
-from remp.evaluation.evaluate import score_episodes
-from remp.rectification.similarity import cosine
+from remp import METHODS, Episodes, EpisodeSampler, Method, Protocol, mean_interval, paired_difference, score_episodes
 
 # %%
 # A method is a class with one function. It gets a batch of episodes whose items are features, and returns one number
@@ -24,7 +23,8 @@ class NearestNeighbour(Method):
     """The class of the most similar labelled image."""
 
     def logits(self, episodes: Episodes) -> Tensor:
-        similarity = cosine(episodes.query, episodes.support)  # (E, Q, S)
+        queries, examples = normalize(episodes.query, dim=2), normalize(episodes.support, dim=2)
+        similarity = queries @ examples.transpose(1, 2)  # cosines (E, Q, S)
         classes = torch.arange(episodes.n_way).view(1, 1, -1, 1)
         of_class = episodes.support_labels[:, None, None] == classes  # (E, 1, N, S)
         return similarity[:, :, None].masked_fill(~of_class, -2.0).amax(-1)  # (E, Q, N)

@@ -14,9 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-from remp import rectify
-from remp.rectification.propagate import Propagation, propagate
-from remp.rows import ArrayRows
+from remp import ArrayRows, Propagation, propagate, rectify
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--n", type=int, default=20_000)

@@ -17,9 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from remp.rectification.propagate import propagate
-from remp.rows import ArrayRows
-from remp.rows.sharding import Shard, current_shard
+from remp import ArrayRows, Shard, current_shard, propagate
 
 # %%
 # Each process passes over its share of the rows. One message per layer adds up what they found, so that all have the

@@ -10,8 +10,7 @@ import matplotlib.pyplot as plt
 import torch
 from sklearn.datasets import load_digits
 
-from remp import METHODS, EpisodeSampler, Protocol, mean_interval
-from remp.evaluation.evaluate import score_episodes
+from remp import METHODS, EpisodeSampler, Protocol, mean_interval, score_episodes
 
 digits = load_digits()
 features = torch.from_numpy(digits.data / 16).float()

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from remp.backbones.embedding import Embedder, Normalisation
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 
 SIDE = 128  # large, so that a batch is small
 
@@ -44,7 +44,7 @@ def colours(n: int) -> np.ndarray:
     return np.stack([numbers % 256, 200 - numbers % 200, (numbers * 7) % 256], axis=1).astype(np.uint8)
 
 
-def write_pictures(folder: Path, n: int) -> LabellingTask:
+def write_pictures(folder: Path, n: int) -> Items:
     """n pictures of one colour each, last changed a minute ago."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{number:04d}.png" for number in range(n)]
@@ -54,6 +54,6 @@ def write_pictures(folder: Path, n: int) -> LabellingTask:
     return task_of(paths)
 
 
-def task_of(paths: Iterable[Path]) -> LabellingTask:
+def task_of(paths: Iterable[Path]) -> Items:
     paths = tuple(paths)
-    return LabellingTask(tuple(path.name for path in paths), np.full(len(paths), -1), ("class",), paths)
+    return Items(tuple(path.name for path in paths), np.full(len(paths), -1), ("class",), paths)

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from remp.labelling.outcome import AccuracyEstimate, Advice, Finding, Labelling
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 
 DIMENSIONS, N_UNKNOWN = 8, 3
 
@@ -49,7 +49,7 @@ def labelling_from(
     status[np.flatnonzero(labels < 0)[-N_UNKNOWN:]] = 3
     unlabelled = probabilities[labels < 0]
     return Labelling(
-        task=LabellingTask(
+        task=Items(
             tuple(path.name for path in paths) or tuple(map(str, range(n))), labels, tuple(class_names), tuple(paths)
         ),
         labels=np.where(labels >= 0, labels, np.where(status == 1, best, -1)),

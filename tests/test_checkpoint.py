@@ -108,7 +108,9 @@ DAMAGE = {
 def test_damage_is_told_and_nothing_runs(path, tmp_path, monkeypatch, damage):
     monkeypatch.chdir(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a checkpoint of remp or is damaged"):
+    with pytest.raises(
+        CheckpointError, match=r"model\.safetensors is not a checkpoint of remp (or is damaged|.it has no settings)"
+    ):
         load_trained(path)
     assert not (tmp_path / "exploded").exists()
 

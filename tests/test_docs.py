@@ -1,7 +1,6 @@
 """The pages of docs/: their links lead somewhere, what they import exists, tutorials run, and nothing is left out."""
 
 import ast
-import importlib
 import re
 from pathlib import Path
 
@@ -64,10 +63,14 @@ def used_names(code: str) -> set[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=name_of)
-def test_what_a_page_takes_from_remp_exists(page: Path) -> None:
-    names = set().union(*(used_names(code) for code in python_blocks(page)))
-    assert [f"{m}.{name}" for m, name in names if not hasattr(importlib.import_module(m), name)] == []
+EXAMPLES = sorted((DOCS.parent / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("page", [*(page for page in PAGES if python_blocks(page)), *EXAMPLES], ids=name_of)
+def test_what_a_page_or_an_example_takes_from_remp_is_public(page: Path) -> None:
+    codes = [text_of(page)] if page.suffix == ".py" else python_blocks(page)
+    names = set().union(*(used_names(code) for code in codes))
+    assert [f"{m}.{name}" for m, name in names if m != "remp" or name not in dir(remp)] == []
 
 
 @pytest.mark.parametrize("tutorial", ["own_embeddings", "own_method", "own_classes"])

@@ -42,3 +42,11 @@ def test_the_docstring_of_a_function_names_every_parameter(name: str) -> None:
     heads = [line.partition(" : ")[0] for line in section.splitlines() if line and not line.startswith(" ")]
     documented = {part.strip(" *") for head in heads for part in head.split(",")}
     assert set(inspect.signature(thing).parameters) <= documented
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if isinstance(getattr(remp, name), type)])
+def test_every_method_of_a_public_class_says_what_it_does(name: str) -> None:
+    members = {key: value for key, value in vars(getattr(remp, name)).items() if not key.startswith("_")}
+    functions = {key: getattr(value, "fget", None) or value for key, value in members.items()}
+    silent = [key for key, value in functions.items() if inspect.isfunction(value) and not inspect.getdoc(value)]
+    assert silent == []

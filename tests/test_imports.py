@@ -1,6 +1,8 @@
 """The order of the modules is kept, and `import remp` is light and silent."""
 
 import ast
+import importlib.metadata
+import re
 import subprocess
 import sys
 from functools import cache
@@ -20,7 +22,7 @@ SOURCE = Path(remp.__file__).parent
 ORDER = [
     "version",
     "errors",
-    "strangers",
+    "untrusted",
     "checks",
     "system",
     "datasets",
@@ -160,3 +162,44 @@ def test_the_public_names_are_there():
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'remp' has no attribute 'trian'"):
         remp.trian  # noqa: B018
+
+
+def declared(extras: bool) -> set[str]:
+    """The packages that pyproject.toml names: those that are always installed, and with extras all others."""
+    entries = importlib.metadata.requires("remp") or []
+    return {re.split(r"[\[<>=;]", entry)[0].lower() for entry in entries if extras or "extra ==" not in entry}
+
+
+def taken_from_others(*, only_at_once: bool) -> dict[str, set[str]]:
+    """Packages that the files import -> the files. only_at_once: not what is imported inside of functions or of `try`,
+    and not what only type checkers see."""
+    found: dict[str, set[str]] = {}
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in tree.body if only_at_once else ast.walk(tree):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else names
+            for name in {name.partition(".")[0] for name in names} - {"remp", *sys.stdlib_module_names}:
+                found.setdefault(name, set()).add(path.relative_to(SOURCE).as_posix())
+    return found
+
+
+# The name of a package where it is not that of its module; and what `remp` looks for without needing it.
+DISTRIBUTIONS = {"PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn", "fontTools": "fonttools"}
+NOT_NEEDED = {"pandas", "timm", "fsspec"}
+
+
+def test_what_remp_imports_at_once_is_installed_with_it():
+    always = declared(extras=False)
+    of_extras = {"studio", "backbones/timm_models.py"}
+    for module, files_ in taken_from_others(only_at_once=True).items():
+        package = DISTRIBUTIONS.get(module, module.replace("_", "-")).lower()
+        outside = {file for file in files_ if not file.startswith(tuple(of_extras))}
+        assert not outside or package in always, f"{outside} import {module}, which is no dependency"
+
+
+def test_what_remp_imports_when_it_is_needed_belongs_to_an_extra():
+    known = declared(extras=True) | NOT_NEEDED
+    for module, files_ in taken_from_others(only_at_once=False).items():
+        package = DISTRIBUTIONS.get(module, module.replace("_", "-")).lower()
+        assert package in known, f"{files_} import {module}, which pyproject.toml does not name"

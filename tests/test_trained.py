@@ -58,6 +58,7 @@ def test_a_method_that_changes_its_network_from_task_to_task_predicts_too(train_
         ([0, 1], slice(4, 6), "4 labelled pictures and 2 labels"),
         ([0] * 4, slice(4, 6), "two classes or more"),
         ([0, 0, 1, 1], slice(0, 0), "no picture to label"),
+        (["a", "a", 1, 1], slice(4, 6), "some labels are names and some are numbers"),
     ],
 )
 def test_what_cannot_be_predicted_is_told(model, test_images, labels, query, message):

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from remp.backbones import BACKBONES as BACKBONES
     from remp.datasets import DATASETS as DATASETS
     from remp.datasets import ImageSet as ImageSet
+    from remp.datasets import ReadOptions as ReadOptions
     from remp.datasets import open_data as open_data
     from remp.datasets import prepare as prepare
+    from remp.engine.embed import embed as embed
+    from remp.engine.ray import RayEngine as RayEngine
     from remp.episodes import Episodes as Episodes
     from remp.episodes import EpisodeSampler as EpisodeSampler
     from remp.episodes import Protocol as Protocol
@@ -35,17 +38,29 @@ if TYPE_CHECKING:
     from remp.evaluation.compare import Comparison as Comparison
     from remp.evaluation.compare import compare as compare
     from remp.evaluation.evaluate import evaluate as evaluate
+    from remp.evaluation.evaluate import score_episodes as score_episodes
     from remp.evaluation.result import Result as Result
     from remp.evaluation.statistics import mean_interval as mean_interval
     from remp.evaluation.statistics import paired_difference as paired_difference
     from remp.label_files import label as label
+    from remp.labelling.outcome import Labelling as Labelling
     from remp.labelling.pipeline import LabelOptions as LabelOptions
     from remp.methods import METHODS as METHODS
     from remp.methods import Method as Method
+    from remp.models import find_embedder as find_embedder
     from remp.models import load as load
     from remp.models import load_labelling as load_labelling
+    from remp.propagation.adaptive import Adaptive as Adaptive
     from remp.rectification import Rectification as Rectification
+    from remp.rectification.propagate import Propagation as Propagation
+    from remp.rectification.propagate import propagate as propagate
     from remp.rectification.rectify import rectify as rectify
+    from remp.rows import ArrayRows as ArrayRows
+    from remp.rows import Shard as Shard
+    from remp.rows import current_shard as current_shard
+    from remp.rows.dataset import parquet_dataset as parquet_dataset
+    from remp.rows.parquet import ParquetRows as ParquetRows
+    from remp.trained import Prediction as Prediction
     from remp.trained import Trained as Trained
     from remp.training import resume as resume
     from remp.training import train as train
@@ -54,22 +69,30 @@ if TYPE_CHECKING:
 # which would save ten lines here for a dependency and a stub file.
 _NAMES = {
     "remp.backbones": ["BACKBONES"],
-    "remp.datasets": ["DATASETS", "ImageSet", "open_data", "prepare"],
+    "remp.datasets": ["DATASETS", "ImageSet", "ReadOptions", "open_data", "prepare"],
+    "remp.engine.embed": ["embed"],
+    "remp.engine.ray": ["RayEngine"],
     "remp.episodes": ["EpisodeSampler", "Episodes", "Protocol"],
     "remp.episodes.files": ["load_episodes", "save_episodes"],
     "remp.estimator": ["ReMPClassifier"],
     "remp.evaluation.audit": ["audit"],
     "remp.evaluation.compare": ["Comparison", "compare"],
-    "remp.evaluation.evaluate": ["evaluate"],
+    "remp.evaluation.evaluate": ["evaluate", "score_episodes"],
     "remp.evaluation.result": ["Result"],
     "remp.evaluation.statistics": ["mean_interval", "paired_difference"],
     "remp.label_files": ["label"],
+    "remp.labelling.outcome": ["Labelling"],
     "remp.labelling.pipeline": ["LabelOptions"],
     "remp.methods": ["METHODS", "Method"],
-    "remp.models": ["load", "load_labelling"],
-    "remp.rectification.rectify": ["rectify"],
+    "remp.models": ["find_embedder", "load", "load_labelling"],
+    "remp.propagation.adaptive": ["Adaptive"],
     "remp.rectification": ["Rectification"],
-    "remp.trained": ["Trained"],
+    "remp.rectification.propagate": ["Propagation", "propagate"],
+    "remp.rectification.rectify": ["rectify"],
+    "remp.rows": ["ArrayRows", "Shard", "current_shard"],
+    "remp.rows.dataset": ["parquet_dataset"],
+    "remp.rows.parquet": ["ParquetRows"],
+    "remp.trained": ["Prediction", "Trained"],
     "remp.training": ["resume", "train"],
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}

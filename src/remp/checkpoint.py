@@ -17,9 +17,9 @@ from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.errors import CheckpointError, ConfigError
 from remp.methods import Method
-from remp.strangers import border, shortened
 from remp.system.files import write_atomically
 from remp.trained import Trained, build_blank
+from remp.untrusted import border, shortened
 from remp.version import __version__
 
 FORMAT = 1
@@ -44,12 +44,15 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        info = json.loads(metadata["remp"])
+        info = json.loads(metadata.get("remp", "null"))
     if not isinstance(info, dict):
-        raise CheckpointError(f"{path} is not a checkpoint of remp or is damaged (no settings in it): {_NEEDED}")
+        raise CheckpointError(f"{path} is not a checkpoint of remp (it has no settings of remp): {_NEEDED}")
     if info.get("format") != FORMAT:
         found = shortened(repr(info.get("format")))
-        raise CheckpointError(f"{path} has format {found}; this version of remp reads {FORMAT}")
+        raise CheckpointError(
+            f"{path} has format {found}; this version of remp reads {FORMAT}: "
+            "use the version that wrote it, or train again"
+        )
     return tensors, info
 
 
@@ -169,9 +172,13 @@ def _sizes_in(info: dict[str, Any], path: Path) -> tuple[tuple[int, int, int], i
     """Height, width and channels of the images, and how many classes were trained on."""
     size, n_classes = info.get("image_size"), info.get("n_classes")
     if not (isinstance(size, list) and len(size) == 3 and all(_is_whole(side, 1, _LARGEST_SIDE) for side in size)):
-        raise CheckpointError(f"{path} does not fit: its image_size is {_shown(size)}, needed height, width, channels")
+        raise CheckpointError(
+            f"{path} does not fit: its image_size is {_shown(size)}, needed height, width, channels. {_AGAIN}"
+        )
     if not _is_whole(n_classes, 0, _MOST_CLASSES):
-        raise CheckpointError(f"{path} does not fit: its n_classes is {_shown(n_classes)}, needed a whole number")
+        raise CheckpointError(
+            f"{path} does not fit: its n_classes is {_shown(n_classes)}, needed a whole number. {_AGAIN}"
+        )
     return tuple(size), n_classes  # type: ignore[return-value]
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, get_args
 
 from remp.errors import ConfigError
-from remp.strangers import listed, shortened
+from remp.untrusted import listed, shortened
 
 _MOST_NAMES, _LONGEST = 1000, 200  # that are compared: a stranger's table may have a million columns
 

@@ -17,7 +17,7 @@ from remp.episodes import Protocol
 from remp.errors import ConfigError
 from remp.methods import KNOWN
 from remp.rectification.transform import FeatureTransform
-from remp.strangers import border, shortened
+from remp.untrusted import border, shortened
 
 _MOST_BYTES = 2**17  # of a file of settings; a large one has 2 KB
 
@@ -169,7 +169,7 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> RunCo
     """Read a flat YAML file; `overrides` win over it. With another method or backbone, the settings of the one in the
     file are left out."""
     if not path.exists():
-        raise ConfigError(f"there is no configuration file {path}")
+        raise ConfigError(f"there is no configuration file {path}: give a YAML file of settings, or settings alone")
     if not path.is_file():
         raise ConfigError(f"{path} cannot be read; needed a YAML file of settings")
     with border(f"{path} is not readable YAML", "needed a YAML file of settings", ConfigError):

@@ -18,7 +18,7 @@ from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.labelling.output.class_folders import FreeNames, Way, class_folder_names, put, put_all
 from remp.labelling.tasks.label_table import read_lines
-from remp.strangers import reason, shortened
+from remp.untrusted import reason, shortened
 from remp.version import __version__
 
 IN_STUDIO = "remp studio"  # where the labels of results come from, unless from folders or from a file
@@ -117,6 +117,8 @@ def find_pictures_of(results: Path, given: Path | None) -> Path:
         raise DataError(
             f"{results} has labels of rows, not of pictures: use its labels.csv; remp label --save keeps a model"
         )
+    if not results.exists():
+        raise DataError(f"there is no {str(results)!r}: give the folder that remp label or remp studio has written")
     raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")
 
 

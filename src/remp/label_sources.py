@@ -14,7 +14,7 @@ from remp.errors import CheckpointError, ConfigError
 from remp.labelling.embedding import Stage, embed_pictures
 from remp.labelling.embedding.cache import digest
 from remp.labelling.pipeline import LabelOptions
-from remp.labelling.tasks import LabellingTask, checked, unlabelled_task
+from remp.labelling.tasks import Items, checked, unlabelled_task
 from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task, unlabelled_rows
 from remp.labelling.tasks.folder import find_pictures, folder_task, listed_task
 from remp.models import DEFAULT_EMBEDDER, find_embedder
@@ -30,7 +30,7 @@ class Found:
     pictures, to find duplicates by. made_by: what made the features, for those who want to know later; nothing of
     features that came ready-made."""
 
-    task: LabellingTask
+    task: Items
     rows: Rows
     seconds: dict[str, float]
     hashes: dict[str, Any] = field(default_factory=dict)
@@ -177,7 +177,7 @@ def _read_pictures(
     )
 
 
-def _picture_task(source: Path, labels: Path | None) -> tuple[LabellingTask, str]:
+def _picture_task(source: Path, labels: Path | None) -> tuple[Items, str]:
     """The task, and how one gives labels in it."""
     if labels:
         return listed_task(source, labels), f"give the label of some files in {labels}, not of all"

@@ -109,8 +109,29 @@ def load_labelling(path: str | Path) -> "ReMPClassifier":
 
 
 def find_embedder(name: str | Embedder = DEFAULT_EMBEDDER, *, side: int | None = None) -> Embedder:
-    """The embedder of a pretrained backbone, of `timm:NAME`, or of a checkpoint of ours: a file, the folder of a run or
-    a shipped name; an embedder as it is. side: pixels of the images it is fed, if not those it is made for."""
+    """What makes embeddings of pictures, by the name of its backbone.
+
+    Parameters
+    ----------
+    name : str or Embedder
+        A pretrained backbone ("efficientnet-lite0"), "timm:NAME", or a checkpoint of remp: a file, the folder of a run
+        or a shipped name. An embedder is returned as it is.
+    side : int, optional
+        Pixels of the squares it is fed, if not those it is made for.
+
+    Returns
+    -------
+    Embedder
+        With `embed(images)`: uint8 (n, height, width, 3) -> float32 (n, dim), and its `name`, `dim`, `side` and `hash`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from remp import find_embedder
+    >>> embedder = find_embedder("cifar-fs-convnet64-1shot")
+    >>> embedder.embed(np.zeros((2, 50, 40, 3), np.uint8)).shape
+    (2, 256)
+    """
     if isinstance(name, Embedder):
         return name
     if side is not None and side not in SIDES:

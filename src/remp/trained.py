@@ -28,8 +28,25 @@ _LARGE = 256 * 256  # pixels of an image whose maps take much memory
 
 
 class Prediction(NamedTuple):
-    """labels: (m,) of the pictures that were asked for; probabilities: (m, N), a row sums to 1, by the method's own
-    softmax; classes: (N,) what the columns stand for."""
+    """What `Trained.predict` says of m pictures.
+
+    Attributes
+    ----------
+    labels : ndarray
+        (m,) the likeliest class of each.
+    probabilities : ndarray
+        (m, N), by the method's own softmax; a row sums to 1.
+    classes : ndarray
+        (N,) what the columns stand for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from remp import Prediction
+    >>> labels, probabilities, classes = Prediction(np.array(["a"]), np.array([[0.9, 0.1]]), np.array(["a", "b"]))
+    >>> labels.tolist()
+    ['a']
+    """
 
     labels: np.ndarray
     probabilities: np.ndarray
@@ -101,6 +118,8 @@ class Trained:
         labelled, asked = as_images(support, self.image_size), as_images(query, self.image_size)
         if any(label is None for label in support_labels):
             raise EpisodeError("a label is None; needed a name or a number for each labelled picture")
+        if len({isinstance(label, str) for label in support_labels}) > 1:
+            raise EpisodeError("some labels are names and some are numbers; needed one kind for all pictures")
         classes, codes = np.unique(np.asarray(support_labels), return_inverse=True)
         if len(codes) != len(labelled):
             raise EpisodeError(f"got {len(labelled)} labelled pictures and {len(codes)} labels; needed one for each")

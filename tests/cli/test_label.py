@@ -257,7 +257,7 @@ def test_a_folder_beside_which_nothing_can_be_written_is_known_before_the_work(
         (["photos/red"], "none of the 3 items of photos/red is labelled: put examples into sub-folders"),
         (["--embeddings", "X.npy", "--backbone", "b"], "--embeddings are features already"),
         (["--embeddings", "X.npy", "--copy"], "--copy is for pictures"),
-        (["--embeddings", "X.txt"], "--embeddings X.txt is no file of features; needed .npy, .npz or .parquet"),
+        (["--embeddings", "X.txt"], "--embeddings X.txt is not a file of features; needed .npy, .npz or .parquet"),
         (["--embeddings", "photos"], "A folder of pictures is given without --embeddings"),
         ([""], "Give either a folder of pictures or --embeddings FILE"),
         (["/", "--reject", "0.5"], "nothing beside it: give --out"),

@@ -5,7 +5,7 @@ import yaml
 from typer.testing import CliRunner
 
 from remp import cli
-from remp.cli.options import file_and_settings
+from remp.cli.options import Command, file_and_settings
 from remp.config import make_config
 from remp.errors import CheckpointError, ConfigError, RempError
 
@@ -64,6 +64,34 @@ def test_two_files_and_a_flag_without_a_value_are_refused():
 
 def raised(*arguments: str) -> BaseException | None:
     return CliRunner().invoke(cli.app, list(arguments)).exception
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["compare", "--features", "x", "--seed", "1", "--n-way=5", "--seed=2"], "--seed"),
+        (["episodes", "glyphs", "file", "--n-shot", "1", "--n-shot", "5"], "--n-shot"),
+        (["evaluate", "x", "--layers", "0", "--data", "a", "--data", "b"], "--data"),
+        (["train", "--out", "a", "--alpha", "1", "--out", "b"], "--out"),
+        (["label", "photos", "--reject", "0.9", "--reject", "0.1"], "--reject"),
+        (["data", "prepare", "folder", "--from", "a", "--from", "b"], "--from"),
+        (["reproduce", "cifar-fs", "--scale", "1", "--scale", "0.1"], "--scale"),
+    ],
+)
+def test_an_option_of_one_value_is_not_given_twice(arguments, option):
+    assert str(raised(*arguments)) == f"{option} is given twice; it takes one value"
+
+
+def test_every_command_refuses_an_option_that_is_given_twice():
+    commands = [*cli.app.registered_commands, *cli.cli_data.app.registered_commands]
+    assert all(issubclass(command.cls, Command) for command in commands)
+
+
+def test_methods_are_joined_by_commas_or_given_one_by_one():
+    wrong = raised("compare", "--features", "x", "--methods", "remp", "--methods", "pt-map,tpn")
+    assert "method 'tpn' has to be trained" in str(wrong)
+    wrong = raised("compare", "--features", "x", "--methods", "tpn", "--methods", "remp")
+    assert "method 'tpn' has to be trained" in str(wrong)
 
 
 def test_evaluate_finds_the_checkpoint_behind_a_flag():

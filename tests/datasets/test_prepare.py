@@ -156,7 +156,7 @@ def test_a_name_that_is_no_plain_name_is_refused(source: Path, name: str) -> Non
 
 @pytest.mark.parametrize("name", [name for name, dataset in DATASETS.items() if dataset.read])
 def test_every_set_says_what_it_is_prepared_from(remp_home: Path, tmp_path: Path, name: str) -> None:
-    with pytest.raises(DataError, match="pass --from PATH"):
+    with pytest.raises(DataError, match=r"give the path .--from PATH"):
         prepare(name)
     with pytest.raises(DataError):
         prepare(name, tmp_path)

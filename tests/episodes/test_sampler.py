@@ -206,53 +206,53 @@ def test_a_large_concentration_is_balanced():
         (
             (30, 12, 30),
             Protocol(3, 5, 15),
-            "class 'cat' has 12 images; 5 shots + 15 queries need 20: lower --n-query to 7",
+            "class 'cat' has 12 examples; 5 shots + 15 queries need 20: lower n_query to 7",
         ),
         (
             (30, 12, 30),
             Protocol(3, (1, 5, 2), 15, "dirichlet:2"),
-            "class 'cat' has 12 images; 5 shots + 15 queries need 20: lower --n-query to 7",
+            "class 'cat' has 12 examples; 5 shots + 15 queries need 20: lower n_query to 7",
         ),
         (
             (30, 4, 30),
             Protocol(3, 5, 15),
-            "class 'cat' has 4 images; 5 shots + 15 queries need 20: "
-            "lower --n-shot to 3 and --n-query to 1, or drop the class",
+            "class 'cat' has 4 examples; 5 shots + 15 queries need 20: "
+            "lower n_shot to 3 and n_query to 1, or drop the class",
         ),
         (
             (30, 5, 30),
             Protocol(3, 5, 15),
-            "class 'cat' has 5 images; 5 shots + 15 queries need 20: "
-            "lower --n-shot to 4 and --n-query to 1, or drop the class",
+            "class 'cat' has 5 examples; 5 shots + 15 queries need 20: "
+            "lower n_shot to 4 and n_query to 1, or drop the class",
         ),
         (
             (30, 2, 30),
             Protocol(3, 5, 15),
-            "class 'cat' has 2 images; 5 shots + 15 queries need 20: "
-            "lower --n-shot to 1 and --n-query to 1, or drop the class",
+            "class 'cat' has 2 examples; 5 shots + 15 queries need 20: "
+            "lower n_shot to 1 and n_query to 1, or drop the class",
         ),
         (
             (30, 1, 30),
             Protocol(3, 5, 15),
-            "class 'cat' has 1 images; 5 shots + 15 queries need 20: "
-            "drop the class, an episode needs at least 2 images of each",
+            "class 'cat' has 1 examples; 5 shots + 15 queries need 20: "
+            "drop the class, an episode needs at least 2 examples of each",
         ),
         (
             (30, 0, 30),
             Protocol(3, 5, 15),
-            "class 'cat' has 0 images; 5 shots + 15 queries need 20: "
-            "drop the class, an episode needs at least 2 images of each",
+            "class 'cat' has 0 examples; 5 shots + 15 queries need 20: "
+            "drop the class, an episode needs at least 2 examples of each",
         ),
         (
             (30, 30),  # 'dog', the last of the names, has no image at all
             Protocol(2),
-            "class 'dog' has 0 images; 1 shots + 15 queries need 16: "
-            "drop the class, an episode needs at least 2 images of each",
+            "class 'dog' has 0 examples; 1 shots + 15 queries need 16: "
+            "drop the class, an episode needs at least 2 examples of each",
         ),
         (
             (30, 30, 30),
             Protocol(5),
-            "the set has 3 classes; 5 ways need 5: lower --n-way to 3 or take a split with more classes",
+            "the set has 3 classes; 5 ways need 5: lower n_way to 3 or take a split with more classes",
         ),
         (
             (30, 30, 30, 30),

@@ -25,7 +25,7 @@ from remp.export import read_results
 from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles, digest
 from remp.labelling.output.result_folder import foreign_file, write_manifest
 from remp.labelling.output.tables import write_labels
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.report.label.tiles import ThumbnailCache
 from remp.studio.session import open_session
 from remp.system.files import Place
@@ -109,7 +109,7 @@ def read_result(folder: Path) -> None:
     assert ((found.probability >= 0) & (found.probability <= 1)).all(), "no probabilities"
 
 
-TASK = LabellingTask(tuple("abcdef"), np.full(6, -1), ())
+TASK = Items(tuple("abcdef"), np.full(6, -1), ())
 ACTIONS: list[dict[str, Any]] = [
     {"do": "label", "items": ["a", "b"], "class": "ant"},
     {"do": "label", "items": ["c"], "class": "bee"},

@@ -11,7 +11,7 @@ from remp.labelling import decision
 from remp.labelling.decision import at_home, smallest_known, spreads_of
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import label_rows
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import fit_likeness
 from remp.rectification.transform import FeatureTransform
@@ -24,7 +24,7 @@ def with_strangers(task, rows, strangers):
     """The task with unlabelled rows of no class at its end."""
     names = tuple(str(number) for number in range(len(rows) + len(strangers)))
     labels = np.concatenate([task.labels, np.full(len(strangers), -1)])
-    return LabellingTask(names, labels, task.class_names), np.concatenate([rows, strangers]).astype(np.float32)
+    return Items(names, labels, task.class_names), np.concatenate([rows, strangers]).astype(np.float32)
 
 
 def test_likeness_is_the_cosine_with_the_nearest_class_mean():

@@ -11,8 +11,9 @@ from clustered_rows import clustered_task
 from remp.errors import ConfigError
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import LabelOptions, label_rows
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.propagation.fit import fit_rows
+from remp.rectification import Rectification
 from remp.rows import ArrayRows
 
 GIVEN, LABELLED, UNCERTAIN, UNKNOWN = range(4)
@@ -27,6 +28,7 @@ ARRAYS = ["labels", "best", "runner_up", "probability", "margin", "status", "bef
         ({"class_folders": "move"}, "class_folders is 'move'; choose from: copy, link"),
         ({"class_folders": True}, "class_folders is True; choose from: copy, link"),
         ({"backbone": None}, "backbone is None; needed the name of one"),
+        ({"propagation": Rectification()}, r"propagation is Rectification\(.*; needed remp.Adaptive\(\) or"),
     ],
     ids=str,
 )
@@ -37,7 +39,7 @@ def test_options_of_the_wrong_kind_are_refused_before_the_work(options, message)
 
 def task_of(labels, n_classes=2):
     names = tuple(map(str, range(len(labels))))
-    return LabellingTask(names, np.array(labels), tuple(f"class {number}" for number in range(n_classes)))
+    return Items(names, np.array(labels), tuple(f"class {number}" for number in range(n_classes)))
 
 
 def check_sensible(labelling):

@@ -196,3 +196,14 @@ def test_the_minimum_that_repels_carries_no_gradient():
     (gradient,) = torch.autograd.grad(result.prototypes.sum(), support)
     own = result.attention[0][0, :, : labels.shape[1]].sum(0)  # the weight of each support in its prototype
     torch.testing.assert_close(gradient[0], own[:, None].expand(-1, support.shape[-1]))
+
+
+@pytest.mark.parametrize("labels", [[0, 2], [-1, 0]])
+def test_labels_outside_of_the_classes_are_refused(labels):
+    with pytest.raises(ValueError, match=r"support labels are .*; needed 0 … 1 for 2 classes"):
+        rectify(torch.zeros(1, 2, 3), torch.tensor([labels]), torch.zeros(1, 1, 3), 2, Rectification())
+
+
+def test_without_queries_there_is_nothing_to_rectify_with():
+    with pytest.raises(ValueError, match="there are no queries"):
+        rectify(torch.zeros(1, 2, 3), torch.tensor([[0, 1]]), torch.zeros(1, 0, 3), 2, Rectification())

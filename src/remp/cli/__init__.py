@@ -14,6 +14,7 @@ from remp.cli import evaluate as cli_evaluate
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
 from remp.cli import train as cli_train
+from remp.cli.options import Command
 from remp.errors import Interrupted, RempError
 from remp.system.progress import is_first_process
 from remp.version import __version__
@@ -29,19 +30,19 @@ app = typer.Typer(
 )
 app.add_typer(cli_data.app, name="data", help="Prepare data sets and look at them.")
 app.command(context_settings=_EXTRA, cls=cli_train.TrainCommand)(cli_train.train)
-app.command()(cli_label.label)
-app.command()(cli_label.embed)
-app.command()(cli_doctor.doctor)
-app.command()(cli_label.studio)
-app.command()(cli_label.export)
-app.command()(cli_evaluate.audit)
-app.command()(cli_reproduce.reproduce)
-app.command(context_settings=_SEVERAL)(cli_evaluate.compare)
-app.command(context_settings=_EXTRA)(cli_evaluate.evaluate)
-app.command()(cli_evaluate.episodes)
+app.command(cls=Command)(cli_label.label)
+app.command(cls=Command)(cli_label.embed)
+app.command(cls=Command)(cli_doctor.doctor)
+app.command(cls=Command)(cli_label.studio)
+app.command(cls=Command)(cli_label.export)
+app.command(cls=Command)(cli_evaluate.audit)
+app.command(cls=Command)(cli_reproduce.reproduce)
+app.command(context_settings=_SEVERAL, cls=Command)(cli_evaluate.compare)
+app.command(context_settings=_EXTRA, cls=Command)(cli_evaluate.evaluate)
+app.command(cls=Command)(cli_evaluate.episodes)
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("runs/demo"),
 ) -> None:

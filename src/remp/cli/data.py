@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from remp.cli.options import Command
 from remp.datasets import DATASETS, ReadOptions, make_ready, prepare, read_index
 from remp.datasets.base import list_prepared, prepared_folder
 from remp.datasets.contact_sheet import write_contact_sheet
@@ -12,7 +13,7 @@ from remp.datasets.contact_sheet import write_contact_sheet
 app = typer.Typer(help="Prepare data sets and look at them.", no_args_is_help=True)
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_sets() -> None:
     """Every data set remp knows, whether it is prepared, and what it is prepared from."""
     ready = list_prepared()
@@ -24,7 +25,7 @@ def list_sets() -> None:
             typer.echo(f"{name:<16} {'prepared':<13} {read_index(name)['source']}")
 
 
-@app.command("prepare")
+@app.command("prepare", cls=Command)
 def prepare_set(
     name: Annotated[str, typer.Argument(help="a name from `remp data list`")],
     source: Annotated[Path | None, typer.Option("--from", help="the raw archive or folder")] = None,
@@ -41,7 +42,7 @@ def prepare_set(
     typer.echo(f"Prepared {index['name']!r} in {prepared_folder(index['name'])}")
 
 
-@app.command("info")
+@app.command("info", cls=Command)
 def show_info(
     name: Annotated[str, typer.Argument(help="a prepared set")],
     sheet: Annotated[Path | None, typer.Option(help="where to write examples as PNG")] = None,

@@ -104,7 +104,9 @@ def compare(
     ],
     data: Annotated[str | None, typer.Option(help="A prepared data set; default: the one trained on.")] = None,
     split: Annotated[str, typer.Option(help="Which classes: train, val or test.")] = "test",
-    methods: Annotated[str, typer.Option(help="Names joined by commas, or all that work on frozen features.")] = "all",
+    methods: Annotated[
+        list[str], typer.Option(help="Names, joined by commas or each with --methods; or all for frozen features.")
+    ] = ["all"],
     reference: Annotated[str, typer.Option(help="The method that the others are compared with.")] = "protonet",
     n_way: Ways = 5,
     n_shot: SeveralShots = ["1"],
@@ -125,7 +127,7 @@ def compare(
     from remp.report.comparison import check_free, comparison_text, write_comparison
 
     protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (*n_shot, *context.args)]
-    names = chosen_methods(methods, reference)
+    names = chosen_methods(",".join(methods), reference)
     name, data, embed = _source(features, data, side)
     images = open_data(data, split)
     default = Path("runs/comparisons") / f"{name}-{images.name}-{split}"

@@ -108,8 +108,8 @@ def _source(folder: str | None, embeddings: Path | None, backbone: str | int | N
         raise ConfigError("--backbone and --side are for pictures; --embeddings are features already: leave them out")
     if not is_embeddings(embeddings) and not is_dataset(embeddings):
         raise ConfigError(
-            f"--embeddings {embeddings} is no file of features; needed .npy, .npz or .parquet, or a folder of Parquet "
-            "files. A folder of pictures is given without --embeddings"
+            f"--embeddings {embeddings} is not a file of features; needed .npy, .npz or .parquet, or a folder of "
+            "Parquet files. A folder of pictures is given without --embeddings"
         )
     return embeddings
 

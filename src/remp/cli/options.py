@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from remp.errors import ConfigError
 
@@ -22,6 +23,22 @@ PictureBackbone = Annotated[
 PictureSide = Annotated[int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")]
 EngineName = Annotated[str, typer.Option("--engine", help="Where to compute: local (this process) or ray.")]
 Address = Annotated[str | None, typer.Option(help="The Ray cluster: auto or HOST:6379; default: this machine.")]
+
+
+class Command(TyperCommand):
+    """A command that refuses an option which is given twice and takes one value: silently, the last would count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given: list[Any] = [
+            option for option in self.make_parser(ctx).parse_args(args=list(args))[2] if _has_one_value(option)
+        ]
+        if twice := [option.opts[0] for i, option in enumerate(given) if option in given[:i]]:
+            raise ConfigError(f"{twice[0]} is given twice; it takes one value")
+        return super().parse_args(ctx, args)
+
+
+def _has_one_value(option: Any) -> bool:
+    return option.param_type_name == "option" and not option.multiple and not option.is_flag
 
 
 def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> Any:

@@ -1,13 +1,16 @@
-"""`remp train`, whose --help lists every setting of the run, of its method and of its backbone."""
+"""`remp train`, whose --help lists every setting of the run, of its method and of its backbone.
+
+Not by jsonargparse: which settings there are depends on the method and the backbone that are asked for, and the models
+of `remp.config` check them already.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from typer.core import TyperCommand
 
-from remp.cli.options import file_and_settings
+from remp.cli.options import Command, file_and_settings
 from remp.errors import RempError
 from remp.system.progress import is_first_process
 
@@ -35,7 +38,7 @@ def train(
         print(f"weights to use: {best}\nevaluate them with: remp evaluate {best} --data NAME")
 
 
-class TrainCommand(TyperCommand):
+class TrainCommand(Command):
     """The command with its settings in --help, those of the method and backbone that are asked for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -48,13 +48,15 @@ def make_ready(name: str) -> None:
         # Two processes may get here at once and draw the same images: the last one to finish stays.
         dataset.draw(name, True)
     elif not prepared_folder(name).exists():
-        raise DataError(f"data set {name!r} is not prepared: {_how_to_prepare(name)}")
+        raise DataError(_how_to_prepare(name))
 
 
 def _how_to_prepare(name: str) -> str:
     dataset = DATASETS.get(name)
     if dataset is None:
-        known = list(dict.fromkeys([*DATASETS, *list_prepared()]))
-        return f"{nearest(name, known)}; pictures of your own: remp data prepare folder --from PATH --name {name}"
+        known = nearest(name, dict.fromkeys([*DATASETS, *list_prepared()]))
+        own = f"remp data prepare folder --from PATH --name {name}"
+        return f"there is no data set {name!r}; {known}; to prepare pictures of your own: {own}"
     command = f"remp data prepare {name}"
-    return f"{command} --download, or {command} --from PATH" if dataset.downloads else f"{command} --from PATH"
+    download = f"{command} --download, or " if dataset.downloads else ""
+    return f"data set {name!r} is not prepared: {download}{command} --from PATH"

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Protocol
 
 from remp.errors import DataError
-from remp.strangers import border, shortened
+from remp.untrusted import border, shortened
 
 MEMBER_LIMIT = 2**28  # bytes; the largest member of any archive we read (CIFAR-100's training file) has 0.15 GiB
 # All members together may be so many times as large as the archive, and so many bytes more.

@@ -16,8 +16,8 @@ from numpy.lib.format import dtype_to_descr, write_array_header_1_0
 
 from remp.datasets.raw import RawSet
 from remp.errors import DataError
-from remp.strangers import border, shortened
 from remp.system.files import home, remove_abandoned
+from remp.untrusted import border, shortened
 
 SPLITS = ("train", "val", "test")
 FORMAT = 1
@@ -62,6 +62,7 @@ class ImageSet:
 
     @property
     def n_classes(self) -> int:
+        """Number of classes."""
         return len(self.class_names)
 
     @property

@@ -11,8 +11,8 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from remp.datasets.archives import Members
 from remp.errors import DataError
-from remp.strangers import reason
 from remp.system.memory import Room, hand_back_freed_memory
+from remp.untrusted import reason
 
 MAX_PIXELS = 80_000_000  # more than most cameras have; a small file can claim to hold far more
 # Fewer where the decoder takes more memory: bytes per pixel, measured.

@@ -25,7 +25,7 @@ from remp.datasets.raw import (
 )
 from remp.datasets.safe_pickle import as_text, get_images, get_numbers, load_pickle
 from remp.errors import DataError
-from remp.strangers import border, listed
+from remp.untrusted import border, listed
 
 _SIZE, _IMAGES_PER_CLASS = 84, 600
 

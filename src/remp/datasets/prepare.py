@@ -116,11 +116,12 @@ def _locate(name: str, dataset: Dataset, source: Path | None, download: bool) ->
     if not download:
         if source is None:
             also = ", or --download" if dataset.downloads else ""
-            raise DataError(f"{name} needs its raw data: pass --from PATH{also}. PATH is {dataset.sources}")
+            raise DataError(f"{name} needs its raw data: give the path (--from PATH{also}) of {dataset.sources}")
         return source
     if not dataset.downloads:
         raise DataError(
-            f"{name} has no address to download from: get it yourself and pass --from PATH ({dataset.sources})"
+            f"{name} has no address to download from: get it yourself and "
+            f"give the path (--from PATH) of {dataset.sources}"
         )
     folder = source or home() / "downloads"
     paths = [fetch(file, folder) for file in dataset.downloads]

@@ -48,15 +48,31 @@ class RawSet:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read raw data; a reader refuses what it has no use for."""
+    """How `prepare` reads raw data. A reader refuses what it has no use for.
 
-    size: int | None = None  # pixels per side; None is the data set's own
-    rotations: bool = False  # add every class turned by 90, 180 and 270 degrees
-    seed: int = 0  # of the class split, where the source has none
+    Parameters
+    ----------
+    size : int, optional
+        Pixels per side, 8 … 1024; by default the data set's own.
+    rotations : bool
+        Add every class turned by 90, 180 and 270 degrees as a class of its own (omniglot).
+    seed : int
+        Of the split of the classes, where the source has none (folder).
+
+    Examples
+    --------
+    >>> from remp import ReadOptions
+    >>> ReadOptions(size=48)
+    ReadOptions(size=48, rotations=False, seed=0)
+    """
+
+    size: int | None = None
+    rotations: bool = False
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.size is not None and not 8 <= self.size <= 1024:
-            raise DataError(f"--size {self.size} is out of range: choose 8 to 1024 pixels")
+            raise DataError(f"size is {self.size}; needed 8 to 1024 pixels")
 
 
 def check_counts(counts: Mapping[str, int], expected: int, where: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from remp.datasets.pickled_arrays import Array, Dtype, Factory, Maker, check_keys, text
 from remp.errors import DataError
-from remp.strangers import border
+from remp.untrusted import border
 
 # The pickles of CIFAR-100, the largest that are read whole, have 0.3 million steps; one step makes at most 216 bytes.
 _MOST_STEPS = 1_000_000

@@ -13,7 +13,7 @@ from remp.datasets.decode import decode
 from remp.datasets.raw import RawClass, RawSet, ReadOptions, refuse_rotations
 from remp.datasets.safe_pickle import as_text, get_names, get_numbers, load_pickle
 from remp.errors import DataError
-from remp.strangers import border
+from remp.untrusted import border
 
 _SIZE = 84
 _N_CLASSES = {"train": 351, "val": 97, "test": 160}

@@ -10,15 +10,15 @@ import numpy as np
 from remp.engine import Engine
 from remp.engine.parts import EmbeddingParts, skipped_in
 from remp.errors import DataError
-from remp.labelling.tasks import LabellingTask, make_task, unlabelled_task
+from remp.labelling.tasks import Items, make_task, unlabelled_task
 from remp.labelling.tasks.embeddings import column_values, read_parquet, with_labels
 from remp.labelling.tasks.folder import class_of
 from remp.rows import JoinedRows, Rows
 from remp.rows.dataset import part_names
 from remp.rows.parquet import open_parquet
-from remp.strangers import border
 from remp.system.files import Place
 from remp.system.progress import progress
+from remp.untrusted import border
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Dataset:
     """The task of all parts that could be read, their rows, and hashes of files and pictures if all have them. made_by:
     the backbone of `remp embed`, its side and its hash; nothing for rows of others."""
 
-    task: LabellingTask
+    task: Items
     rows: JoinedRows
     hashes: dict[str, np.ndarray]
     made_by: dict[str, Any]
@@ -114,7 +114,7 @@ class _Found:
         folder = self.pictures
         return tuple(folder / name for name in self.names) if folder else ()
 
-    def dataset(self, task: LabellingTask) -> Dataset:
+    def dataset(self, task: Items) -> Dataset:
         hashes = {"content_hashes": [f.contents for f in self.kept], "picture_hashes": [f.pictures for f in self.kept]}
         joined = {name: _joined(arrays) for name, arrays in hashes.items()}
         known = {name: array for name, array in joined.items() if array is not None}
@@ -149,7 +149,7 @@ def _joined(arrays: list[np.ndarray | None]) -> np.ndarray | None:
     return np.concatenate(there) if len(there) == len(arrays) else None
 
 
-def _task(folder: Place, labels: Path | None, found: _Found) -> LabellingTask:
+def _task(folder: Place, labels: Path | None, found: _Found) -> Items:
     names, skipped = found.names, found.skipped
     if labels is not None:
         if not found.has_ids and any(name.endswith(".parquet") for name, _ in skipped):

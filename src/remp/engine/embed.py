@@ -51,10 +51,39 @@ def embed(
 ) -> EmbeddedParts:
     """Embed all pictures of `source` into the Parquet dataset `out`; what is finished there is not done again.
 
-    source: a folder of pictures, or Parquet with a column `image` (bytes) or `path`; paths of this machine, or
-    addresses such as s3://bucket/folder. out: a new folder, or that of a run that was stopped or has new pictures to
-    add. backbone, side: as in LabelOptions. block: pictures in a part. engine: by default threads of this process,
-    which take what `remp label` has embedded before from its cache; or a `remp.engine.ray.RayEngine`.
+    Parameters
+    ----------
+    source : str or Path
+        A folder of pictures, or Parquet with a column `image` (bytes) or `path`; on this machine, or an address such as
+        s3://bucket/folder.
+    out : str or Path
+        A new folder, or that of a run that was stopped or has new pictures to add.
+    backbone, side
+        As in :class:`remp.LabelOptions`.
+    block : int
+        Pictures in a part.
+    engine : RayEngine, optional
+        By default threads of this process, which take what `remp label` has embedded before from its cache.
+
+    Returns
+    -------
+    EmbeddedParts
+        `folder`, `n` embeddings in it and `n_before` that were there already, and what was `skipped`, with reasons.
+
+    Examples
+    --------
+    >>> import remp
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> Path("photos").mkdir()
+    >>> for shade in (0, 90, 180):
+    ...     Image.new("RGB", (40, 40), (shade, 128, 255 - shade)).save(f"photos/{shade}.png")
+    >>> done = remp.embed("photos", "embedded", backbone="cifar-fs-convnet64-1shot")
+    >>> done.n, done.n_before, done.skipped
+    (3, 0, ())
+    >>> rows = remp.parquet_dataset("embedded")
+    >>> len(rows), rows.dim
+    (3, 256)
     """
     if block < 1:
         raise ConfigError(f"got a block of {block} pictures; needed 1 or more")

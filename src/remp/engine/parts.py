@@ -16,9 +16,9 @@ from remp.engine.picture_blocks import Block, FolderBlock, ParquetBlock, block_k
 from remp.errors import ConfigError, DataError, OutputError
 from remp.labelling.output.tables import csv_cell, utf8
 from remp.rows.parquet import open_parquet
-from remp.strangers import reason
 from remp.system.files import Place
 from remp.system.threads import read_ahead
+from remp.untrusted import reason
 
 _ABOUT, _SKIPPED = "_embedding.json", "_skipped.csv"
 _UNFOLDING = 50
@@ -191,7 +191,7 @@ def _block(values: Any) -> Block | None:
 
 
 def _new_blocks(planned: list[Block], found: list[Block]) -> list[Block]:
-    """What no block of the plan has: pictures that came later, or files. Planned blocks stay as they are."""
+    """Blocks for what the plan does not have yet: pictures or files that came later. Planned ones stay as they are."""
     if not planned:
         return found
     size = max(len(block) for block in found)

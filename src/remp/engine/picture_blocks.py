@@ -16,8 +16,8 @@ from remp.labelling.tasks.folder import find_pictures, is_hidden
 from remp.labelling.tasks.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
 from remp.rows.dataset import is_part
 from remp.rows.parquet import open_parquet
-from remp.strangers import listed
 from remp.system.files import Place
+from remp.untrusted import listed
 
 _IMAGE_COLUMNS = ("image", "picture", "img", "jpg", "png", "bytes", "content")
 _PATH_COLUMNS = ("path", "file", "filename", "file_name", "filepath", "image_path", "image", "url", "uri")

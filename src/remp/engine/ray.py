@@ -17,7 +17,16 @@ Made = TypeVar("Made")
 class RayEngine(RayTasks):
     """A Ray cluster. What it makes is what one process makes, to the last bit, whatever dies on the way.
 
-    address: of a running cluster, "auto" for that of this machine; None for one that is started here, with all cores.
+    Parameters
+    ----------
+    address : str, optional
+        Of a running cluster, such as "10.0.0.1:6379", or "auto" for that of this machine. By default one is started
+        here, with all cores.
+
+    Examples
+    --------
+    >>> import remp
+    >>> remp.label("photos", engine=remp.RayEngine("auto"))  # doctest: +SKIP
     """
 
     def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
@@ -40,6 +49,7 @@ class RayEngine(RayTasks):
                     yield row["number"], result
 
     def rows(self, rows: JoinedRows) -> Rows:
+        """The same rows, read by tasks of Ray."""
         return RayRows(*rows.parts, tasks=self)
 
 

@@ -15,8 +15,8 @@ from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, Protocol
 from remp.episodes.values import one_hot_rows
 from remp.errors import DataError, EpisodeError
-from remp.strangers import border, shortened
 from remp.system.files import write_atomically
+from remp.untrusted import border, shortened
 
 FORMAT = "remp-episodes-1"
 _ARRAYS = ("support", "support_labels", "query", "query_labels", "class_ids")

@@ -28,8 +28,8 @@ class EpisodeSampler:
         Names of the classes, for error messages.
     position : int
         Number of the next episode.
-    flags : str
-        How the options that error messages name begin: --n-way, --n-shot, --n-query.
+    prefix : str
+        What the names of settings begin with in error messages: "n_" for n_way, n_shot and n_query.
 
     Examples
     --------
@@ -56,18 +56,29 @@ class EpisodeSampler:
         seed: int = 0,
         class_names: tuple[str, ...] | None = None,
         position: int = 0,
-        flags: str = "--n-",
+        prefix: str = "n_",
     ) -> None:
         labels = _checked_labels(labels)
         self.protocol, self.seed, self.position = protocol, seed, position
-        self._flags = flags
+        self._prefix = prefix
         self._counts = np.bincount(labels, minlength=len(class_names or ()))
         self._ids = np.argsort(labels, kind="stable")
         self._starts = np.cumsum(self._counts) - self._counts
         self._check(class_names or tuple(str(i) for i in range(len(self._counts))))
 
     def sample(self, n_episodes: int) -> Episodes:
-        """The next `n_episodes` episodes, of image ids."""
+        """Draw the next episodes.
+
+        Parameters
+        ----------
+        n_episodes : int
+            How many.
+
+        Returns
+        -------
+        Episodes
+            Of image ids.
+        """
         if n_episodes < 1:
             raise EpisodeError(f"{n_episodes} episodes were asked for; at least 1 is needed")
         episodes = self._draw(self.position, n_episodes)
@@ -131,7 +142,7 @@ class EpisodeSampler:
         if len(self._counts) < protocol.n_way:
             raise EpisodeError(
                 f"the set has {len(self._counts)} classes; {protocol.n_way} ways need {protocol.n_way}: "
-                f"lower {self._flags}way to {len(self._counts)} or take a split with more classes"
+                f"lower {self._prefix}way to {len(self._counts)} or take a split with more classes"
             )
         if len(class_names) < len(self._counts):
             raise EpisodeError(f"{len(class_names)} class names for {len(self._counts)} classes: give one per class")
@@ -141,8 +152,8 @@ class EpisodeSampler:
         has = int(self._counts[smallest])
         if has < needed:
             raise EpisodeError(
-                f"class {class_names[smallest]!r} has {has} images; {shots} shots + {protocol.n_query} queries "
-                f"need {needed}: {_cure(has, shots, self._flags)}"
+                f"class {class_names[smallest]!r} has {has} examples; {shots} shots + {protocol.n_query} queries "
+                f"need {needed}: {_cure(has, shots, self._prefix)}"
             )
 
 
@@ -159,13 +170,13 @@ def _checked_labels(labels: np.ndarray) -> np.ndarray:
     return labels.astype(np.int64, copy=False)
 
 
-def _cure(has: int, shots: int, flags: str) -> str:
-    """What to change so that a class with `has` images suffices."""
+def _cure(has: int, shots: int, prefix: str) -> str:
+    """What to change so that a class with `has` examples suffices."""
     if has > shots:
-        return f"lower {flags}query to {has - shots}"
+        return f"lower {prefix}query to {has - shots}"
     if has > 1:
-        return f"lower {flags}shot to {has - 1} and {flags}query to 1, or drop the class"
-    return "drop the class, an episode needs at least 2 images of each"
+        return f"lower {prefix}shot to {has - 1} and {prefix}query to 1, or drop the class"
+    return "drop the class, an episode needs at least 2 examples of each"
 
 
 def uniform_integers(seed: int, first: int, n_episodes: int, widths: list[int]) -> list[np.ndarray]:

@@ -64,14 +64,52 @@ class Episodes:
         return self._each(lambda tensor: tensor[rows])
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Episodes":
-        """Apply `function` (n, …) -> (n, …) once to all support and query items together."""
+        """Apply a function once to all support and query items together.
+
+        Parameters
+        ----------
+        function : callable
+            (n, …) -> (n, …).
+
+        Returns
+        -------
+        Episodes
+            With what it returned as support and queries.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from remp import Episodes
+        >>> task = Episodes(torch.zeros(1, 2, 3), torch.tensor([[0, 1]]), torch.ones(1, 4, 3), None, 2)
+        >>> task.map(lambda items: items.sum(-1)).query.tolist()
+        [[3.0, 3.0, 3.0, 3.0]]
+        """
         n_support = self.support.shape[1]
         together = torch.cat([self.support, self.query], dim=1)
         mapped = function(together.flatten(0, 1)).unflatten(0, together.shape[:2])
         return replace(self, support=mapped[:, :n_support], query=mapped[:, n_support:])
 
     def gather(self, items: Tensor) -> "Episodes":
-        """Replace image ids by rows of `items` (n, …)."""
+        """Replace image ids by what they stand for.
+
+        Parameters
+        ----------
+        items : Tensor
+            (n, …) the image or the feature of each id.
+
+        Returns
+        -------
+        Episodes
+            Of items.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from remp import Episodes
+        >>> task = Episodes(torch.tensor([[0, 2]]), torch.tensor([[0, 1]]), torch.tensor([[1]]), None, 2)
+        >>> task.gather(torch.tensor([[0.0], [10.0], [20.0]])).support.tolist()
+        [[[0.0], [20.0]]]
+        """
         # several times as fast as to index, which can do more than rows
         return self.map(lambda ids: items.index_select(0, ids.to(items.device)))
 
@@ -90,9 +128,11 @@ class Episodes:
         return self.class_ids.gather(1, labels)
 
     def without_query_labels(self) -> "Episodes":
+        """The same episodes as a method gets them in testing."""
         return replace(self, query_labels=None)
 
     def to(self, device: torch.device | str) -> "Episodes":
+        """The same episodes with all tensors on this device."""
         return self._each(lambda tensor: tensor.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Episodes":
@@ -184,6 +224,7 @@ class Protocol:
         return concentration
 
     def as_dict(self) -> dict[str, Any]:
+        """All of it in plain types, for JSON."""
         return {**asdict(self), "n_shot": self.n_shot if isinstance(self.n_shot, int) else list(self.n_shot)}
 
 

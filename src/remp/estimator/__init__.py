@@ -72,7 +72,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
     Notes
     -----
     Zhao, Li, Yu, Chen: "ReMP: Rectified Metric Propagation for Few-Shot Learning", CVPR workshops 2021. The page
-    "ReMPClassifier" of the documentation says how the defaults were found.
+    "ReMPClassifier" of the documentation explains the rule.
 
     Examples
     --------
@@ -147,19 +147,77 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of rows: (m, d) -> (m, N). Rows sum to 1; classes are in the order of `classes_`."""
+        """Probabilities of rows.
+
+        Parameters
+        ----------
+        X : array
+            (m, d) rows.
+
+        Returns
+        -------
+        ndarray
+            (m, N), calibrated; a row sums to 1. Classes are in the order of `classes_`.
+
+        Examples
+        --------
+        >>> from remp import ReMPClassifier
+        >>> model = ReMPClassifier().fit([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.2, 0.9]], [0, 1, -1, -1])
+        >>> model.predict_proba([[0.8, 0.3]]).shape
+        (1, 2)
+        """
         return np.concatenate(list(self._probabilities(X)))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Labels of rows: (m, d) -> (m,)."""
+        """Labels of rows.
+
+        Parameters
+        ----------
+        X : array
+            (m, d) rows.
+
+        Returns
+        -------
+        ndarray
+            (m,) of `classes_`.
+
+        Examples
+        --------
+        >>> from remp import ReMPClassifier
+        >>> model = ReMPClassifier().fit([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.2, 0.9]], [0, 1, -1, -1])
+        >>> model.predict([[0.8, 0.3], [0.1, 0.7]]).tolist()
+        [0, 1]
+        """
         numbers = np.concatenate([part.argmax(1) for part in self._probabilities(X)])
         return self.classes_[numbers]
 
     def save(self, path: str | Path) -> Path:
-        """Write what was learned into a folder, for `remp.load_labelling`; returns the file. It holds numbers, the
-        names of the classes and up to 10,000 labelled rows, and nothing in it is code.
+        """Write what was learned into a folder, for `remp.load_labelling`.
 
-        Raises ConfigError if there is such a file already.
+        The file holds numbers, the names of the classes and up to 10,000 labelled rows; nothing in it is code.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        ConfigError
+            If there is such a file already.
+
+        Examples
+        --------
+        >>> import remp
+        >>> model = remp.ReMPClassifier().fit([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.2, 0.9]], [0, 1, -1, -1])
+        >>> file = model.save("two-classes")
+        >>> remp.load_labelling("two-classes").predict([[0.8, 0.3]]).tolist()
+        [0]
         """
         from remp.propagation.saved import FILE, save_labelling
 
@@ -171,8 +229,25 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         return file
 
     def refit(self, X: Any) -> "ReMPClassifier":
-        """A new classifier from the same labelled rows, with these rows (m, d) as the unlabelled ones: it has looked at
-        all of them together. `transduction_` and `label_distributions_` are theirs."""
+        """A new classifier from the same labelled rows and other unlabelled ones, which it looks at all together.
+
+        Parameters
+        ----------
+        X : array
+            (m, d) the unlabelled rows.
+
+        Returns
+        -------
+        ReMPClassifier
+            Its `transduction_` and `label_distributions_` are those of X.
+
+        Examples
+        --------
+        >>> from remp import ReMPClassifier
+        >>> model = ReMPClassifier().fit([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.2, 0.9]], [0, 1, -1, -1])
+        >>> model.refit([[0.7, 0.2], [0.3, 0.8], [0.2, 0.6]]).transduction_.tolist()
+        [0, 1, 1]
+        """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         again = clone(self)
@@ -208,7 +283,29 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = len(self.moves_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows that have a label; so GridSearchCV works on labels of which some are missing."""
+        """Accuracy on the rows that have a label; so GridSearchCV works on labels of which some are missing.
+
+        Parameters
+        ----------
+        X : array
+            (m, d) rows.
+        y : array
+            (m,) their labels; a missing one is -1, None, NaN or "".
+        sample_weight : array, optional
+            (m,) weights.
+
+        Returns
+        -------
+        float
+            Share of the labelled rows whose label is predicted.
+
+        Examples
+        --------
+        >>> from remp import ReMPClassifier
+        >>> model = ReMPClassifier().fit([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.2, 0.9]], [0, 1, -1, -1])
+        >>> model.score([[0.8, 0.3], [0.1, 0.7], [0.5, 0.5]], [0, 1, -1])
+        1.0
+        """
         classes, codes = encoded(y)
         given = codes != UNLABELLED
         weight = None if sample_weight is None else np.asarray(sample_weight)[given]

@@ -121,9 +121,9 @@ def _check_given(episodes: Episodes, protocol: Protocol, images: ImageSet) -> No
         )
 
 
-def draw_episodes(images: ImageSet, protocol: Protocol, *, n_episodes: int, seed: int, flags: str = "--n-") -> Episodes:
-    """Episodes of image ids. flags: how the options begin that an error names."""
-    sampler = EpisodeSampler(images.labels, protocol, seed=seed, class_names=images.class_names, flags=flags)
+def draw_episodes(images: ImageSet, protocol: Protocol, *, n_episodes: int, seed: int, prefix: str = "n_") -> Episodes:
+    """Episodes of image ids. prefix: of the settings that an error names."""
+    sampler = EpisodeSampler(images.labels, protocol, seed=seed, class_names=images.class_names, prefix=prefix)
     return sampler.sample(n_episodes)
 
 
@@ -161,7 +161,34 @@ def embed(
 def score_episodes(
     method: Method, episodes: Episodes, features: Tensor, transform: FeatureTransform = NO_TRANSFORM
 ) -> np.ndarray:
-    """Accuracy of each episode of image ids, given the features of all images (n, …) -> (E,)."""
+    """Accuracy of each episode, given the features of all images.
+
+    Parameters
+    ----------
+    method : Method
+        The classifier. Its backbone, if it has one, is not used.
+    episodes : Episodes
+        E episodes of image ids.
+    features : Tensor
+        (n, …) of all images, by id.
+    transform : FeatureTransform, optional
+        What is done to the features of an episode first.
+
+    Returns
+    -------
+    ndarray
+        (E,) accuracies, 0 … 1.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from remp import METHODS, EpisodeSampler, Protocol, score_episodes
+    >>> labels = np.repeat(np.arange(6), 20)
+    >>> features = torch.eye(6)[labels] + 0.1 * torch.rand(120, 6)
+    >>> episodes = EpisodeSampler(labels, Protocol(n_way=5, n_shot=1), seed=0).sample(3)
+    >>> score_episodes(METHODS["protonet"](), episodes, features)
+    array([1., 1., 1.])
+    """
     items = (episodes.support.shape[1] + episodes.query.shape[1]) * features[0].numel()
     of_a_core = -(-len(episodes) // torch.get_num_threads())
     batch = max(1, min(SCORE_BYTES // (items * features.element_size()), of_a_core))

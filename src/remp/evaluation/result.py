@@ -67,6 +67,7 @@ class Result:
 
     @property
     def estimate(self) -> Estimate:
+        """Mean of the accuracies with its 95 % interval: `mean`, `half_width`, `n`."""
         return mean_interval(self.accuracies)
 
     def card(self) -> str:
@@ -97,7 +98,18 @@ class Result:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write it as JSON; a file that is there already keeps its name and ours gets a number."""
+        """Write it as JSON.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file. One that is there already keeps its name, and ours gets a number.
+
+        Returns
+        -------
+        Path
+            The file that was written.
+        """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = json.dumps(self.as_dict()) + "\n"  # in ASCII: a name need not be Unicode

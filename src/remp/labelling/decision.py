@@ -1,10 +1,10 @@
-"""One pass over all rows: the likeliest classes of each, their probabilities, and what they sum to; then who keeps a
-label.
+"""One pass over all rows: the likeliest classes of each, their probabilities, and what they sum to; then which items
+keep a label.
 
-Unknown are items that resemble no class: those less at home than labelled items whose label was hidden. How much an
-item is at home is its resemblance to the nearest class plus its largest score without rectification, each in units of
-its spread among the held-out items: a stranger is unlike the examples of every class, and none claims it. Half of that
-is the mean over its neighbours: those of a stranger are strangers, too, and ten tell more than one.
+Unknown are items that resemble no class, compared with labelled items whose label was hidden. How much an item
+resembles a class is its likeness to the nearest class plus its largest score without rectification, each in units of
+its spread among the held-out items. Half of that is the mean over ten neighbours: those of an item of an unknown class
+are mostly of the same class, and ten tell more than one.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from remp.labelling.outcome import STATUSES
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.propagation import sample_of
 from remp.propagation.adaptive import OF_A_PAIR
 from remp.propagation.fit import Fitted
@@ -133,9 +133,7 @@ def _chosen(probabilities: Tensor, given: Tensor) -> dict[str, Tensor]:
     }
 
 
-def status_of(
-    task: LabellingTask, decision: Decision, reject: float | None, fitted: Fitted | None, rows: Rows
-) -> np.ndarray:
+def status_of(task: Items, decision: Decision, reject: float | None, fitted: Fitted | None, rows: Rows) -> np.ndarray:
     """(n,) index into STATUSES. reject: the least probability of a label. Without `fitted`, nothing is unknown."""
     status = np.full(len(task.names), STATUSES.index("labelled"), np.int8)
     if reject is not None:

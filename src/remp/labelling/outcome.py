@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from remp.checks import required
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 
 if TYPE_CHECKING:
     from remp.labelling.embedding import Stage
@@ -66,27 +66,74 @@ class Advice:
 
 @dataclass(frozen=True)
 class Labelling:
-    """All arrays are over the n items of the task, classes are numbered as in `task.class_names` (N of them).
+    """What `remp.label` returns. All arrays are over the n items; there are N classes.
 
-    labels: (n,) the answer: the given label, the predicted one, or -1 where status is "uncertain" or "unknown".
-    best, runner_up: (n,) the two likeliest classes, whatever the status (runner_up is -1 with one class). Where a label
-    was given, that is the best, with probability and margin 1.
-    probability: (n,) calibrated, of `best`; margin: (n,) that minus the probability of the runner-up.
-    status: (n,) index into STATUSES. before: (n,) the likeliest class without rectification.
-    confusion: (N, N) expected number of unlabelled items of class i that were labelled j, from the probabilities.
-    expected_sizes: (N,) expected number of unlabelled items of each class.
-    sample: (m,) numbers of items whose features are kept for the map, and sample_features: (m, d) those features.
-    prototypes_before, prototypes: (N, d), in the space of sample_features.
-    seconds: what each part took. folder: where the files are, if any were written. stages: how many images each part of
-    embedding has done, and how fast; what is in the cache is not done again.
-    no_estimate: why there is no estimate, if there is none though items were labelled. rectified: how much
-    rectification counts against its usual weight, by the held-out labels; 0 if it was left out.
-    reject: the threshold that was asked for, if any.
-    made_with: what the labels depend on besides the items: backbone, side, where labels came from, options.
-    fitted: what was learned, to save it.
+    Attributes
+    ----------
+    task : Items
+        The items: their `names`, given `labels`, `class_names`, `paths`, and what was `skipped`.
+    labels : ndarray
+        (n,) the answer: the given label, the predicted one, or -1 where the status is "uncertain" or "unknown".
+    best, runner_up : ndarray
+        (n,) the two likeliest classes, whatever the status (runner_up is -1 with one class). Where a label was given,
+        that is the best, with probability and margin 1.
+    probability, margin : ndarray
+        (n,) calibrated, of `best`; and that minus the probability of the runner-up.
+    status : ndarray
+        (n,) 0 given, 1 labelled, 2 uncertain, 3 unknown.
+    before : ndarray
+        (n,) the likeliest class without rectification.
+    confusion : ndarray
+        (N, N) expected number of unlabelled items of class i that were labelled j, from the probabilities.
+    expected_sizes : ndarray
+        (N,) expected number of unlabelled items of each class.
+    sample, sample_features : ndarray
+        (m,) numbers of items whose features are kept for the map, and (m, d) those features.
+    prototypes_before, prototypes : ndarray
+        (N, d), in the space of `sample_features`.
+    estimate : AccuracyEstimate or None
+        How many of the labels are right: `accuracy`, `low`, `high`.
+    no_estimate : str
+        Why there is none, if there is none though items were labelled.
+    findings : tuple of Finding
+        What to look at before trusting the labels: suspicious labels, duplicates and so on.
+    label_next : tuple of Advice
+        Items worth labelling next, and why.
+    rectified : float
+        How much rectification counts against its usual weight, by the held-out labels; 0 if it was left out.
+    reject : float or None
+        The threshold that was asked for, if any.
+    folder : Path or None
+        Where the files are, if any were written.
+    made_with : dict
+        What the labels depend on besides the items: backbone, side, where labels came from, options.
+    seconds, stages : dict
+        What each part took; how many images each part of embedding has done, and how fast. What is in the cache is not
+        done again.
+    fitted : Fitted or None
+        What was learned, to save it.
+
+    Examples
+    --------
+    Two pictures with a label, two without:
+
+    >>> import remp
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> colours = {"red/1": (250, 9, 9), "blue/1": (9, 9, 250), "2": (220, 30, 30), "3": (30, 30, 220)}
+    >>> for name, colour in colours.items():
+    ...     Path("colours", name).parent.mkdir(parents=True, exist_ok=True)
+    ...     Image.new("RGB", (40, 40), colour).save(f"colours/{name}.png")
+    >>> done = remp.label("colours", remp.LabelOptions(backbone="cifar-fs-convnet64-1shot"))
+    >>> for record in done.records():
+    ...     print(record["file"], record["label"], record["status"])
+    2.png red labelled
+    3.png blue labelled
+    blue/1.png blue given
+    red/1.png red given
     """
 
-    task: LabellingTask
+    task: Items
     labels: np.ndarray
     best: np.ndarray
     runner_up: np.ndarray

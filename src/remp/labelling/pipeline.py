@@ -20,7 +20,7 @@ from remp.labelling.quality.duplicates import duplicates
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.findings import similar_classes, single_examples, suspicious_labels, unrecognised_classes
 from remp.labelling.quality.label_next import MOST_CANDIDATES, advise
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.models import DEFAULT_EMBEDDER
 from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive
@@ -59,8 +59,8 @@ class LabelOptions:
         How many items to propose for labelling.
     class_folders : {"copy", "link"}, optional
         Copy the pictures, or link to them, class by class.
-    propagation : Propagation
-        Settings of the rectification.
+    propagation : Adaptive or Propagation
+        Settings of the rule: for any shares of the classes, or the paper's own.
 
     Examples
     --------
@@ -89,10 +89,12 @@ class LabelOptions:
             check_choice("class_folders", self.class_folders, Way)
         if not isinstance(backbone, str | Embedder):
             raise ConfigError(f"backbone is {backbone!r}; needed the name of one, or an Embedder")
+        if not isinstance(self.propagation, Adaptive | Propagation):
+            raise ConfigError(f"propagation is {self.propagation!r}; needed remp.Adaptive() or remp.Propagation()")
 
 
 def label_rows(
-    task: LabellingTask,
+    task: Items,
     rows: Rows,
     *,
     reject: float | None = None,
@@ -172,7 +174,7 @@ def label_rows(
 
 
 def _estimate(
-    task: LabellingTask, rows: Rows, fitted: Fitted, counts: np.ndarray, status: np.ndarray
+    task: Items, rows: Rows, fitted: Fitted, counts: np.ndarray, status: np.ndarray
 ) -> tuple[AccuracyEstimate | None, str]:
     """The accuracy, from a sample of the unlabelled items, or why it cannot be known; neither if there are none."""
     unlabelled = np.flatnonzero(~task.is_labelled)
@@ -197,7 +199,7 @@ def _estimate(
 
 
 def _label_next(
-    task: LabellingTask,
+    task: Items,
     rows: Rows,
     model: Adapted | Propagated,
     decision: Decision,

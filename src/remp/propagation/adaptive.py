@@ -53,15 +53,24 @@ _KEPT = 2**24
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Settings of `adapt`.
+    """Settings of the rule for any shares of the classes, which `remp label` and `ReMPClassifier` follow by default.
 
-    transform: parts of FeatureTransform joined by "+", without mirror and zoom; power is left out where many numbers
-    are negative; centre takes the mean of the class means of the labelled rows, which does not move with the shares of
-    the classes. layers: passes over the unlabelled rows; 0 is the logistic regression alone. balanced: the classes are
-    known to be of equal size.
+    Parameters
+    ----------
+    transform : str
+        What is done to the rows first: "none", or parts of "power+l2+centre". power is left out where many numbers are
+        negative; centre takes the mean of the class means of the labelled rows, which does not move with the shares of
+        the classes.
+    layers : int
+        Passes over the unlabelled rows; 0 is the logistic regression alone.
+    balanced : bool
+        The classes are known to be of equal size.
 
-    >>> Adaptive(layers=0)
-    Adaptive(transform='power+l2+centre', layers=0, balanced=False)
+    Examples
+    --------
+    >>> from remp import Adaptive, LabelOptions
+    >>> LabelOptions(propagation=Adaptive(balanced=True)).propagation
+    Adaptive(transform='power+l2+centre', layers=6, balanced=True)
     """
 
     transform: str = "power+l2+centre"
@@ -76,6 +85,7 @@ class Adaptive:
 
     @property
     def parts(self) -> FeatureTransform:
+        """The parts that `transform` names."""
         return FeatureTransform.parse(self.transform)
 
 

@@ -28,8 +28,8 @@ _MOST_LABELLED = 10_000
 class Likeness:
     """How much a row resembles the nearest class, to find rows of no class: by the labelled rows alone, not centred.
 
-    Rectified prototypes would not do: a heap of strangers draws the nearest one to itself, and looks at home there.
-    Nor would centred rows: what lies between the classes is the centre, and strangers lie elsewhere.
+    Not by rectified prototypes: many rows of an unknown class pull the nearest prototype towards themselves, and then
+    seem to resemble it. Nor by centred rows: the centre lies between the known classes, and says nothing of others.
 
     transform: of rows, without centring. means: (N, d) of the labelled rows of each class, transformed.
     """

@@ -22,8 +22,8 @@ from remp.propagation.logistic import Linear
 from remp.propagation.surroundings import Neighbours
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.transform import RowTransform
-from remp.strangers import border, shortened
 from remp.system.files import write_atomically
+from remp.untrusted import border, shortened
 from remp.version import __version__
 
 FILE = "model.safetensors"
@@ -85,7 +85,7 @@ def read_labelling(path: Path) -> Learned:
         raise CheckpointError(f"there is no model {str(path)!r}: {_AGAIN}")
     with border(f"{path} cannot be read as a model of remp", _AGAIN, CheckpointError), safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        facts = json.loads((file.metadata() or {})["remp"])
+        facts = json.loads((file.metadata() or {}).get("remp", "null"))
     if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
         raise CheckpointError(f"{path} is not a model of remp: {_AGAIN}")
     return _Reader(path, tensors, facts).labelling()

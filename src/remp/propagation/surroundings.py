@@ -1,7 +1,7 @@
 """What lies around the labelled rows: along which ways their labels spread, and whether their classes are there at all.
 
-One label says little of how many rows its class has. Its surroundings do: a row of a class that is among the others has
-neighbours as near as theirs are, a row of a class that is not has none.
+One label says little about how many rows its class has. Its surroundings say more: if the class is among the unlabelled
+rows, a labelled row has neighbours there as near as unlabelled rows have; if it is not, its neighbours are far away.
 """
 
 from dataclasses import dataclass, replace
@@ -209,5 +209,5 @@ def nothing(dim: int, n_classes: int) -> Linear:
 
 
 def nobody(n: int, dim: int, n_classes: int) -> Neighbours:
-    """n neighbours at which nothing arrives."""
+    """n neighbours that say nothing of any class."""
     return Neighbours(torch.zeros(n, dim), torch.zeros(n, n_classes, dtype=torch.float64))

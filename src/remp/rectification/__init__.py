@@ -72,4 +72,5 @@ class Rectification:
             raise ConfigError(f"label_share is {self.label_share}; needed a share of the weight, 0 or more and below 1")
 
     def beta(self, layer: int, n_way: int) -> float:
+        """β of a layer, counted from 0: below it, attention becomes the repulsive force."""
         return self.threshold / (n_way * (self.layers - layer))

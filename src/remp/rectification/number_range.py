@@ -1,7 +1,7 @@
 """Care for extreme numbers, in one place: what float32 cannot hold is computed in float64, and ends within the dtype.
 
 Whoever computes with features takes them in through `in_safe_range` and gives numbers back through `to_dtype` or
-`to_dtype_from_best`; in between nobody thinks of overflow.
+`to_dtype_from_best`; in between, nothing needs to guard against overflow.
 """
 
 import math

@@ -20,8 +20,20 @@ from remp.rows.dataset import as_rows
 class Propagation(Rectification):
     """The switches of `propagate`: those of Rectification, with the defaults that serve thousands of rows best.
 
-    transform: parts of FeatureTransform joined by "+", without mirror and zoom; centre takes the mean over all rows.
-    balanced: assume classes of equal size, by a bias of each class that every layer corrects by the class masses.
+    Parameters
+    ----------
+    transform : str
+        What is done to the rows first: "none", or parts of "power+l2+centre". centre takes the mean over all rows.
+    balanced : bool
+        Assume classes of equal size, by a bias of each class that every layer corrects by the class masses.
+    layers, repulsion, row_norm, similarity, scale, residual, threshold, step, label_share
+        As in :class:`remp.Rectification`.
+
+    Examples
+    --------
+    >>> from remp import Propagation
+    >>> Propagation().label_share, Propagation(layers=3, transform="l2").layers
+    (0.5, 3)
     """
 
     similarity: Metric = "cosine"
@@ -38,6 +50,7 @@ class Propagation(Rectification):
 
     @property
     def parts(self) -> FeatureTransform:
+        """The parts that `transform` names."""
         return FeatureTransform.parse(self.transform)
 
 
@@ -106,11 +119,40 @@ def propagate(
 ) -> Propagated:
     """Refine the class prototypes of the labelled rows with all the others, in memory for one chunk of rows.
 
-    rows: also those of a Parquet dataset of many files (`remp.rows.dataset.parquet_dataset`), or a materialised Ray
-    dataset, which Ray's tasks pass over. labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this
-    process's share of the rows, if others pass over the rest. Exactly `rectify` on the transformed rows, at any number
-    of them.
+    Exactly `rectify` on the transformed rows, at any number of them.
+
+    Parameters
+    ----------
+    rows : Rows
+        n rows of d numbers: ArrayRows, ParquetRows, `parquet_dataset`, or a materialised Ray dataset, which Ray's tasks
+        pass over.
+    labels : ndarray
+        (n,) class 0 … n_classes - 1, or -1 for an unlabelled row.
+    n_classes : int
+        Number of classes N.
+    settings : Propagation
+        The switches.
+    shard : Shard, optional
+        This process's share of the rows, if others pass over the rest.
+
+    Returns
+    -------
+    Propagated
+        `prototypes` (N, d), `prototypes_before` (N, d), how far they moved in each layer (`moves`), and
+        `logits(rows)`: (m, d) -> (m, N).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from remp import ArrayRows, propagate
+    >>> rows = np.array([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.2, 0.8]], dtype=np.float32)
+    >>> found = propagate(ArrayRows(rows), np.array([0, 1, -1, -1]), n_classes=2)
+    >>> answers = [found.logits(chunk).argmax(1).tolist() for chunk in ArrayRows(rows).chunks()]
+    >>> answers
+    [[0, 1, 0, 1]]
     """
+    if not isinstance(settings, Propagation):
+        raise ConfigError(f"settings are {settings!r}; needed Propagation(...)")
     rows = as_rows(rows)
     labels = checked_labels(rows, labels, n_classes)
     shard = shard or shard_of(rows)

@@ -81,8 +81,7 @@ def rectify(
     >>> rectify(support, torch.tensor([[0, 1]]), query, 2, settings).prototypes.round(decimals=3).tolist()
     [[[0.0, 2.0], [10.0, 1.0]]]
     """
-    if query.shape[1] == 0:
-        raise ValueError("there are no queries to rectify with: give at least one")
+    _check(support_labels, query, n_way)
     dtype, large = query.dtype, largest_safe(settings, projection, support.shape[1] + query.shape[1])
     support, queries = in_safe_range(support, query, large=large)
     state, attention = start(support, support_labels, n_way, settings, projection), []  # C: the class means
@@ -100,3 +99,11 @@ def rectify(
         logits=to_dtype_from_best(logits, dtype),
         attention=tuple(attention),
     )
+
+
+def _check(support_labels: Tensor, query: Tensor, n_way: int) -> None:
+    if query.shape[1] == 0:
+        raise ValueError("there are no queries to rectify with: give at least one")
+    if support_labels.numel() and not 0 <= support_labels.min() <= support_labels.max() < n_way:
+        found = f"{int(support_labels.min())} … {int(support_labels.max())}"
+        raise ValueError(f"support labels are {found}; needed 0 … {n_way - 1} for {n_way} classes")

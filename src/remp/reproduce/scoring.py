@@ -24,7 +24,7 @@ from remp.reproduce.manifest import Axis, Item, Row
 from remp.reproduce.trainings import Run
 
 # Episodes of the beginning whose mean `remp reproduce check` compares with.
-CHECKED = 100
+CHECKED = 25
 
 
 @dataclass(frozen=True)

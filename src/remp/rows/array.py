@@ -34,10 +34,25 @@ class Rows(Protocol):
 
 
 class ArrayRows:
-    """Rows of an array, of a memory map or of a tensor (n, dim), of any type of number."""
+    """Rows of an array, of a memory map or of a tensor, of any type of number. They are not copied.
+
+    Parameters
+    ----------
+    values : ndarray or Tensor
+        (n, dim).
+    chunk : int, optional
+        Rows in a piece; by default as many as fit in a cache.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from remp import ArrayRows
+    >>> rows = ArrayRows(np.arange(12).reshape(6, 2), chunk=4)
+    >>> len(rows), rows.dim, [tuple(piece.shape) for piece in rows.chunks()]
+    (6, 2, [(4, 2), (2, 2)])
+    """
 
     def __init__(self, values: np.ndarray | Tensor, chunk: int | None = None) -> None:
-        """chunk: rows in a piece; by default as many as fit in a cache."""
         values = _as_array(values)
         check_table(values.shape, values.dtype)
         self.chunk = chunk or chunk_rows(values.shape[1])
@@ -46,17 +61,20 @@ class ArrayRows:
 
     @property
     def dim(self) -> int:
+        """Numbers in a row."""
         return self._values.shape[1]
 
     def __len__(self) -> int:
         return len(self._values)
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
+        """The rows start … stop - 1 in order, as float32 pieces (m, dim)."""
         stop = len(self) if stop is None else stop
         for first in range(start, stop, self.chunk):
             yield _single(self._values[first : min(first + self.chunk, stop)])
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
+        """The rows of these numbers, in this order, float32 (k, dim)."""
         return _single(self._values[np.asarray(numbers, dtype=np.int64)])
 
 

@@ -12,13 +12,37 @@ from remp.errors import DataError
 from remp.rows.array import ArrayRows, JoinedRows, Rows, check_table, chunk_rows
 from remp.rows.parquet import ParquetRows
 from remp.rows.ray_tasks import RayRows, RayTasks
-from remp.strangers import listed
 from remp.system.files import Place, place
+from remp.untrusted import listed
 
 
 def parquet_dataset(folder: str | Path, columns: str | Sequence[str] = "embedding") -> JoinedRows:
-    """The rows of all Parquet files of a folder, or of an address such as s3://bucket/folder, in the order of their
-    names; names that start with a dot or an underscore do not count. columns: as in ParquetRows."""
+    """The rows of all Parquet files of a folder, in the order of their names.
+
+    Parameters
+    ----------
+    folder : str or Path
+        A folder, or an address such as s3://bucket/folder. Files that start with a dot or an underscore do not count.
+    columns : str or list of str
+        As in :class:`remp.ParquetRows`.
+
+    Returns
+    -------
+    JoinedRows
+        The rows of all files, one after the other.
+
+    Examples
+    --------
+    >>> import pyarrow, pyarrow.parquet
+    >>> from pathlib import Path
+    >>> from remp import parquet_dataset
+    >>> Path("parts").mkdir()
+    >>> for i in range(2):
+    ...     table = pyarrow.table({"embedding": [[float(i), 1.0]] * 3})
+    ...     pyarrow.parquet.write_table(table, f"parts/{i}.parquet")
+    >>> len(parquet_dataset("parts")), parquet_dataset("parts").take([5]).tolist()
+    (6, [[1.0, 1.0]])
+    """
     where = place(folder)
     return JoinedRows(*(ParquetRows((where / name).address, columns) for name in part_names(where)))
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from remp.errors import DataError
 from remp.rows.array import chunk_rows
-from remp.strangers import border, listed, shortened
 from remp.system.files import place
+from remp.untrusted import border, listed, shortened
 
 # Read at once from the file, so that a row group of gigabytes is not.
 _BUFFER_BYTES = 4 << 20
@@ -21,11 +21,27 @@ _AGAIN = "it is damaged; write it again"
 
 
 class ParquetRows:
-    """Rows in a column of lists of numbers, or in columns of numbers, one per dimension."""
+    """Rows of a Parquet file, which need not fit in memory.
+
+    Parameters
+    ----------
+    path : str or Path
+        Of a file, or an address such as s3://bucket/file.
+    columns : str or list of str
+        One column of lists of numbers, or columns of numbers, one per dimension.
+    chunk : int, optional
+        Rows in a piece; by default as many as fit in a cache.
+
+    Examples
+    --------
+    >>> import pyarrow, pyarrow.parquet
+    >>> from remp import ParquetRows
+    >>> pyarrow.parquet.write_table(pyarrow.table({"x0": [1.0, 2.0, 3.0], "x1": [0.5, 0.5, 0.25]}), "rows.parquet")
+    >>> ParquetRows("rows.parquet", ["x0", "x1"]).take([2]).tolist()
+    [[3.0, 0.25]]
+    """
 
     def __init__(self, path: str | Path, columns: str | Sequence[str], chunk: int | None = None) -> None:
-        """path: of a file, or an address such as s3://bucket/file. columns: one name or several. chunk: rows in a
-        piece; by default as many as fit in a cache."""
         self._path, self._columns = str(path), [columns] if isinstance(columns, str) else list(columns)
         file = self._open()
         types = [_column_type(file, name, path) for name in self._columns]
@@ -41,6 +57,7 @@ class ParquetRows:
         return self._starts[-1]
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
+        """The rows start … stop - 1 in order, as float32 pieces (m, dim)."""
         stop = len(self) if stop is None else min(stop, len(self))
         groups = [number for number in range(len(self._starts) - 1) if self._overlaps(number, start, stop)]
         if not groups:
@@ -56,6 +73,7 @@ class ParquetRows:
         raise DataError(f"{self._path} says it has {len(self)} rows, but ends after {first}: {_AGAIN}")
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
+        """The rows of these numbers, in this order, float32 (k, dim)."""
         numbers = np.asarray(numbers, dtype=np.int64)
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             raise IndexError(f"got row numbers {numbers.min()} … {numbers.max()}; needed 0 … {len(self) - 1}")

@@ -119,7 +119,21 @@ def total(parts: Iterable[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Shard:
-    """Process `rank` of `world`. The default is the only process: nothing is sent, and torch.distributed not used."""
+    """One process's share of the rows. The default is the only process: nothing is sent to others.
+
+    Parameters
+    ----------
+    rank : int
+        The number of this process, 0 … world - 1.
+    world : int
+        How many processes there are. They talk to each other by torch.distributed.
+
+    Examples
+    --------
+    >>> from remp import Shard
+    >>> [Shard(rank, world=3).span(10) for rank in range(3)]
+    [(0, 3), (3, 6), (6, 10)]
+    """
 
     rank: int = 0
     world: int = 1
@@ -201,7 +215,19 @@ def shard_of(rows: Rows) -> Shard:
 
 
 def current_shard() -> Shard | None:
-    """The share of this process if `torchrun` started it, with its process group; None in an ordinary process."""
+    """The share of this process, if `torchrun` started it.
+
+    Returns
+    -------
+    Shard or None
+        With its process group; None in an ordinary process.
+
+    Examples
+    --------
+    >>> from remp import current_shard
+    >>> current_shard() is None
+    True
+    """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return None
     import torch.distributed as distributed

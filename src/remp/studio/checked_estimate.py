@@ -27,7 +27,7 @@ from remp.studio.state import NONE
 _BULK_MEAN, _LEAST_DEVIATION, _BULK_DEVIATION = -1.5, 0.5, 0.8
 _WEIGHT_OF_RANDOM, _WEIGHT_OF_CHOSEN = 0.3, 0.2
 _SUREST = 0.98  # no probability is taken for more
-_MISFIT = 0.03  # standard deviation at an accuracy of 0.5 that no move of the logits mends
+_MISFIT = 0.03  # standard deviation, at an accuracy of 0.5, of errors that no move of the logits corrects
 _TOO_WIDE = 0.5
 _MOVES = np.linspace(-5, 3, 161)
 _POINTS = np.linspace(0, 1, 1001)

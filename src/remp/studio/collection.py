@@ -17,7 +17,7 @@ from remp.labelling.embedding import EmbeddingRun
 from remp.labelling.outcome import STATUSES, Finding, Labelling
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.duplicates import Duplicates, equal_groups, find_duplicates, near_groups, told
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.labelling.tasks.folder import folder_task, listed_task
 from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive, without_root_of_signed
@@ -38,7 +38,7 @@ _MOST_TWINS = 40  # pictures that look alike in one finding
 _PARTS, _SETTINGS = FeatureTransform.parse("power+l2"), Adaptive(transform="l2+centre")
 
 
-def open_collection(folder: Path, labels: Path | None = None) -> LabellingTask:
+def open_collection(folder: Path, labels: Path | None = None) -> Items:
     """The pictures below a folder with the labels that there are, if any. The folder is only read."""
     task = listed_task(folder, labels) if labels else folder_task(folder)
     if not task.names:
@@ -79,7 +79,7 @@ class Embedding:
     n_done: how many are. reasons: number -> why it cannot be read. problem: what ended it, or empty.
     """
 
-    def __init__(self, task: LabellingTask, find_embedder: Callable[[], Embedder]) -> None:
+    def __init__(self, task: Items, find_embedder: Callable[[], Embedder]) -> None:
         self.total, self.n_done, self.problem, self.is_done = len(task.names), 0, "", False
         self.reasons: dict[int, str] = {}
         self.embedder: Embedder | None = None
@@ -149,7 +149,7 @@ class Labels:
         names, others = ({number: one.name for number, one in each.classes.items()} for each in (self, other))
         return names == others and np.array_equal(self.labels, other.labels)
 
-    def task(self, task: LabellingTask, features: Features) -> tuple[LabellingTask, np.ndarray]:
+    def task(self, task: Items, features: Features) -> tuple[Items, np.ndarray]:
         """The task of `remp label` on the embedded items, its classes in the order of their names as there; and the
         number of each of its classes here (N,)."""
         labels = self.labels[features.items]
@@ -158,7 +158,7 @@ class Labels:
         codes = np.full(max([*self.classes, 0]) + 1, -1)
         codes[numbers] = np.arange(len(numbers))
         is_all = len(features.items) == len(task.names)
-        made = LabellingTask(
+        made = Items(
             names=task.names if is_all else tuple(task.names[item] for item in features.items),
             labels=np.where(labels >= 0, codes[np.maximum(labels, 0)], -1).astype(np.int64),
             class_names=tuple(self.classes[number].name for number in numbers),
@@ -216,7 +216,7 @@ class _WantedRows(ArrayRows):
 
 
 def predict(
-    task: LabellingTask,
+    task: Items,
     features: Features,
     given: Labels,
     model: Model | None = None,
@@ -240,7 +240,7 @@ def predict(
 
 
 def predict_soon(
-    task: LabellingTask, features: Features, given: Labels, last: Prediction
+    task: Items, features: Features, given: Labels, last: Prediction
 ) -> tuple[Prediction, Model | None] | None:
     """The classes by the same rule, before labels are hidden to see how sure they are: probabilities and what resembles
     no class are by what the last prediction learned of that. None if the last one had other classes or items.

@@ -29,11 +29,11 @@ from remp.propagation.fit import Learned, fit_rows
 from remp.propagation.saved import FILE, save_labelling
 from remp.report.label import write_label_report
 from remp.rows import ArrayRows
-from remp.strangers import shortened
 from remp.studio.collection import Prediction, open_collection
 from remp.studio.journal import Journal, journal_of
 from remp.studio.session import Session
 from remp.system.files import numbered
+from remp.untrusted import shortened
 
 LINKS = "links"  # class folders, with links in place of copies
 _MOST_FREE = 4000  # unlabelled items that a classifier is saved with

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from remp.datasets.decode import UnreadablePicture
 from remp.errors import RempError
 from remp.labelling.outcome import Finding
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.studio.session import Session
 from remp.studio.state import ACCEPTED, GIVEN, NONE, StudioState
 from remp.studio.thumbnails import Thumbnails, large, mark
@@ -227,7 +227,7 @@ def _findings(session: Session) -> list[dict[str, Any]]:
     return found
 
 
-def finding_key(task: LabellingTask, finding: Finding) -> str:
+def finding_key(task: Items, finding: Finding) -> str:
     """What a finding is about, whatever its numbers are at the moment: by this it is dismissed."""
     return "\t".join([finding.kind, *(task.names[item] for item in finding.items[:20]), *finding.classes])
 

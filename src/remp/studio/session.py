@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError, DataError
 from remp.labelling.outcome import Advice, Finding
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.studio.checked_estimate import Check, Judged, checks_of, judge
 from remp.studio.collection import Embedding, Features, Labels, Overtaken, Prediction, find_all, predict, predict_soon
 from remp.studio.journal import Action, Journal, apply, with_names, with_numbers
@@ -49,7 +49,7 @@ class Insight:
 class Session:
     """One for each collection, shared by all its tabs. All public methods may be called from any thread."""
 
-    def __init__(self, task: LabellingTask, journal: Journal, find_embedder: Callable[[], Embedder]) -> None:
+    def __init__(self, task: Items, journal: Journal, find_embedder: Callable[[], Embedder]) -> None:
         self.task = task
         self.journal = journal
         self.state = StudioState.start(task.labels, task.class_names)
@@ -304,7 +304,7 @@ class Session:
 
 
 def open_session(
-    task: LabellingTask,
+    task: Items,
     folder: Path,
     journal: Path,
     find_embedder: Callable[[], Embedder],

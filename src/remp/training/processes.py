@@ -148,7 +148,8 @@ def _check_precision_of_cpu(precision: str) -> None:
 
 
 def _kept(layer: _BatchNorm) -> float:
-    assert layer.momentum is not None, "batch norm with a cumulative average cannot be merged"
+    if layer.momentum is None:
+        raise ConfigError("a batch norm has momentum=None, which several processes cannot share: give it a number")
     return 1 - layer.momentum
 
 

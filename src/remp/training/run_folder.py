@@ -37,7 +37,10 @@ class RunFolder:
     def read_config(self) -> RunConfig:
         """The settings the run was started with."""
         if not self.config.is_file():
-            raise TrainingError(f"{self.path} is not the folder of a run: it has no {self.config.name}")
+            raise TrainingError(
+                f"{self.path} is not the folder of a run: it has no {self.config.name}. "
+                "Give the folder that remp train wrote"
+            )
         return load_config(self.config)
 
     def log(self, entry: dict[str, Any]) -> None:

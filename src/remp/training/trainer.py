@@ -306,7 +306,7 @@ def _check_alike(train_set: ImageSet, validation_set: ImageSet) -> None:
 def _validation_episodes(config: RunConfig, images: ImageSet) -> Episodes:
     protocol, n_episodes, seed = config.validation_protocol, config.validation_episodes, config.seed + 1
     try:
-        return draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed, flags="--validation-")
+        return draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed, prefix="validation_")
     except EpisodeError as error:
         raise EpisodeError(f"validation classes: {error}") from error
 

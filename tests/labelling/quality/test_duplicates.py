@@ -16,7 +16,7 @@ from remp.labelling.quality.duplicates import (
     joined_groups,
     near_groups,
 )
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 
 PATTERN = 0x5A5A_1234_F0F0_99CC
 
@@ -136,7 +136,7 @@ def test_files_of_a_task_are_looked_at(tmp_path):
     for name, picture in zip(names, pictures, strict=True):
         Image.fromarray(picture).save(tmp_path / name)
     paths = tuple(tmp_path / name for name in names)
-    task = LabellingTask(names, np.full(len(names), -1), ("a", "b"), paths)
+    task = Items(names, np.full(len(names), -1), ("a", "b"), paths)
     (found,) = duplicates(task, None, hashes, lambda items: features[items])
     assert (found.kind, found.items) == ("near duplicates", (0, N))
     assert "0.png, 60.png look the same" in found.text

@@ -8,7 +8,7 @@ from clustered_rows import clustered_task
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.duplicates import confirmed_groups, duplicates
 from remp.labelling.quality.findings import similar_classes, single_examples, unrecognised_classes
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.propagation.held_out import HeldOut
 from remp.rows import ArrayRows
 
@@ -18,7 +18,7 @@ def of_kind(labelling, kind):
 
 
 def small_task(labels, classes=("cat", "dog")):
-    return LabellingTask(tuple(f"{number}.png" for number in range(len(labels))), np.array(labels), classes)
+    return Items(tuple(f"{number}.png" for number in range(len(labels))), np.array(labels), classes)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -11,7 +11,7 @@ import pytest
 
 from bounds import bounded, measured
 from remp.errors import DataError
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.labelling.tasks.embeddings import embedding_task
 
 VALUES = np.arange(15, dtype=np.float32).reshape(5, 3)
@@ -34,7 +34,7 @@ def read(embeddings, labels: str | None = None):
     return task, rows.take(range(len(rows))).numpy()
 
 
-def classes(task: LabellingTask) -> list[str | None]:
+def classes(task: Items) -> list[str | None]:
     return [task.class_names[label] if label >= 0 else None for label in task.labels]
 
 

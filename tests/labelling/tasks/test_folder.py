@@ -3,7 +3,7 @@
 import pytest
 
 from remp.errors import DataError
-from remp.labelling.tasks import LabellingTask, checked
+from remp.labelling.tasks import Items, checked
 from remp.labelling.tasks.folder import folder_task
 
 
@@ -14,7 +14,7 @@ def fill(folder, *names):
         (folder / name).touch()
 
 
-def classes(task: LabellingTask) -> dict[str, str | None]:
+def classes(task: Items) -> dict[str, str | None]:
     """Name -> class, or None."""
     labels = [task.class_names[label] if label >= 0 else None for label in task.labels]
     return dict(zip(task.names, labels, strict=True))

@@ -200,5 +200,5 @@ def test_a_file_that_cannot_be_right_is_an_error(photos, content, message):
 
 
 def test_a_labels_file_that_is_not_there_is_an_error(photos):
-    with pytest.raises(DataError, match=r"none.csv' cannot be read: No such file"):
+    with pytest.raises(DataError, match=r"none.csv' cannot be read .No such file"):
         listed_task(photos, photos / "none.csv")

@@ -15,7 +15,7 @@ from hostile_names import HOSTILE
 from html_page import Page
 from made_up_labelling import every_finding, made_up_labelling, write_pictures
 from remp.labelling.outcome import Advice, Finding
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.report.label import MOST_SKIPPED, render_label_report, write_label_report
 
 ANIMALS = ("cat", "dog", "wolf")
@@ -158,7 +158,7 @@ def test_findings_beyond_the_first_are_folded_and_counted():
 
 def test_skipped_files_are_listed_with_their_reason_up_to_a_limit():
     skipped = tuple((f"broken-{i}.jpg", f"reason {i}") for i in range(MOST_SKIPPED + 7))
-    task = LabellingTask(tuple("abcdefghij"), np.r_[0, 1, [-1] * 8], ("x", "y"), skipped=skipped)
+    task = Items(tuple("abcdefghij"), np.r_[0, 1, [-1] * 8], ("x", "y"), skipped=skipped)
     page = page_of(made_up_labelling(["x", "y"], 10, n_given=1, task=task))
     assert "broken-3.jpg" in page.text
     assert f"reason {MOST_SKIPPED - 1}" in page.text
@@ -168,7 +168,7 @@ def test_skipped_files_are_listed_with_their_reason_up_to_a_limit():
 def test_hostile_names_are_shown_and_nothing_else(tmp_path):
     labelling = made_up_labelling(HOSTILE, 60)
     names = tuple(HOSTILE[i % len(HOSTILE)] + str(i) for i in range(60))
-    task = LabellingTask(names, labelling.task.labels, HOSTILE, skipped=tuple((name, name) for name in HOSTILE))
+    task = Items(names, labelling.task.labels, HOSTILE, skipped=tuple((name, name) for name in HOSTILE))
     findings = tuple(Finding("suspicious label", name, (0,)) for name in HOSTILE)
     advice = tuple(Advice(i, HOSTILE[i]) for i in range(len(HOSTILE)))
     hostile = made_up_labelling(HOSTILE, 60, task=task, findings=findings, label_next=advice)

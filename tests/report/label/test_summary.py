@@ -19,7 +19,7 @@ def test_the_lines_say_what_the_labelling_says():
     assert "        3  skipped:" in lines
     assert "           a.jpg and 1 more: damaged" in lines
     assert (
-        "Right, by estimate: 87.3% of the unlabelled by their likeliest class, 95% interval 82.2% to 91.4% "
+        "Estimated right: 87.3% of the unlabelled, if each had its likeliest class, 95% interval 82.2% to 91.4% "
         "(the probabilities of the 40 unlabelled items.)" in lines
     )
     assert "  single example: wolf has one labelled example." in lines
@@ -41,7 +41,7 @@ def test_labels_that_were_given_are_told_from_likeliest_classes():
     right = f"{some.probability[labelled].mean():.0%}"
     assert f"Right among the {labelled.sum()} new labels: {right}, by their probabilities" in summary(some).splitlines()
     everything = replace(some, status=np.where(some.task.is_labelled, 0, STATUSES.index("labelled")))
-    assert "Right, by estimate: 87.3% of the unlabelled, 95% interval" in summary(everything)
+    assert "Estimated right: 87.3% of the unlabelled, 95% interval" in summary(everything)
     assert "new labels" not in summary(everything)
 
 

@@ -182,7 +182,7 @@ def _degenerate(subject: Subject) -> Finding:
         "one query, zeros": with_queries(episodes, one).map(torch.zeros_like),
         "one shot, one query": subject.episodes((1, 1), one),
     }
-    return _all_finite(subject, cases, ", ".join(cases))
+    return _all_finite(subject, cases, "identical items, zeros, and one query or one shot")
 
 
 def _all_finite(subject: Subject, cases: dict[str, Episodes], what: str) -> Finding:

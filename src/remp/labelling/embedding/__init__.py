@@ -12,7 +12,7 @@ import torch
 from remp.backbones.embedding import Embedder
 from remp.labelling.embedding.cache import EmbeddingCache, KnownFiles, identity
 from remp.labelling.embedding.pictures import Picture, read_picture, stacked
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.rows import Shard
 from remp.system.files import home
 from remp.system.progress import Progress, progress
@@ -45,7 +45,7 @@ class Embedded:
     were there before. stages: "hash", "decode" and "network". seconds: all in all.
     """
 
-    task: LabellingTask
+    task: Items
     values: np.ndarray
     content_hashes: np.ndarray
     picture_hashes: np.ndarray
@@ -55,7 +55,7 @@ class Embedded:
 
 
 def embed_pictures(
-    task: LabellingTask, embedder: Embedder, cache_folder: Path | None = None, *, shard: Shard | None = None
+    task: Items, embedder: Embedder, cache_folder: Path | None = None, *, shard: Shard | None = None
 ) -> Embedded:
     """The embeddings of all pictures of `task` that can be read; the others go to `skipped` with the reason.
 

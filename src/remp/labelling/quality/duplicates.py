@@ -13,7 +13,7 @@ from remp.datasets.decode import UnreadablePicture, centre_square
 from remp.labelling.embedding.pictures import read_file
 from remp.labelling.outcome import Finding
 from remp.labelling.quality.findings import MOST, listed
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.propagation import sample_of
 from remp.rectification.similarity import cosine, unit
 
@@ -72,7 +72,7 @@ def find_duplicates(
     return Duplicates(exact, near)
 
 
-def told(task: LabellingTask, found: Duplicates, most: int | None = MOST) -> list[Finding]:
+def told(task: Items, found: Duplicates, most: int | None = MOST) -> list[Finding]:
     """Duplicates in words; first those that carry different labels. most: groups of a kind that are told one by one,
     None for all; the rest is one finding."""
     return [
@@ -82,7 +82,7 @@ def told(task: LabellingTask, found: Duplicates, most: int | None = MOST) -> lis
 
 
 def duplicates(
-    task: LabellingTask,
+    task: Items,
     content_hashes: np.ndarray | None,
     picture_hashes: np.ndarray | None,
     features: Callable[[np.ndarray], Tensor] | None = None,
@@ -123,9 +123,7 @@ def _thumbnail(path: Path) -> np.ndarray | None:
         return None
 
 
-def _told(
-    task: LabellingTask, groups: list[np.ndarray], kind: str, relation: str, most: int | None
-) -> Iterator[Finding]:
+def _told(task: Items, groups: list[np.ndarray], kind: str, relation: str, most: int | None) -> Iterator[Finding]:
     groups = sorted(groups, key=lambda group: (-len(_given(task, group)), int(group[0])))
     for group in groups[:most]:
         classes = [task.class_names[label] for label in _given(task, group)]
@@ -138,7 +136,7 @@ def _told(
         yield Finding(kind, text, tuple(int(item) for item in rest))  # type: ignore[arg-type]
 
 
-def _given(task: LabellingTask, group: np.ndarray) -> np.ndarray:
+def _given(task: Items, group: np.ndarray) -> np.ndarray:
     """The different labels that were given in a group."""
     return np.unique(task.labels[group][task.labels[group] >= 0])
 

@@ -27,8 +27,8 @@ def estimate_accuracy(
     can be right or wrong by these logits. counts: (N,) labelled items of each class.
 
     At each temperature the accuracy is the mean probability of the likeliest class; the interval is that of the mixture
-    over the temperatures, widened by the luck of `n_unlabelled` draws and by what no temperature mends; its lower end
-    also by strangers that may be among the items.
+    over the temperatures, widened by the luck of `n_unlabelled` draws and by errors that no temperature corrects; its
+    lower end also by items of other classes that may be among them.
     """
     if not len(logits) or logits.shape[1] == 1:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from remp.labelling.outcome import Finding
-from remp.labelling.tasks import LabellingTask
+from remp.labelling.tasks import Items
 from remp.propagation.calibration import Calibration
 from remp.propagation.held_out import HeldOut
 from remp.rectification.similarity import cosine
@@ -21,7 +21,7 @@ _FALSE_ALARMS = 0.035
 _MIXED = 0.15
 
 
-def suspicious_labels(task: LabellingTask, held_out: HeldOut, calibration: Calibration) -> list[Finding]:
+def suspicious_labels(task: Items, held_out: HeldOut, calibration: Calibration) -> list[Finding]:
     """Labelled items that would be of another class without their label, by odds that few right labels have against
     them; the worst first, with the nearest other example of either class. Where a whole class is not recognised, that
     says nothing against a single label."""
@@ -52,7 +52,7 @@ def least_odds(probabilities: np.ndarray, odds: np.ndarray, share: float) -> flo
     return max(0.0, float(odds.ravel()[order[place]]))
 
 
-def _suspicion(task: LabellingTask, held_out: HeldOut, place: int, probabilities: np.ndarray) -> Finding:
+def _suspicion(task: Items, held_out: HeldOut, place: int, probabilities: np.ndarray) -> Finding:
     """Of the held-out item at this place, with its probabilities (N,)."""
     item, own = int(held_out.items[place]), int(held_out.labels[place])
     other = int(np.where(np.arange(len(probabilities)) == own, -1, probabilities).argmax())
@@ -70,7 +70,7 @@ def _suspicion(task: LabellingTask, held_out: HeldOut, place: int, probabilities
     return Finding("suspicious label", text, (item,), (task.class_names[other],), tuple(beside))
 
 
-def unrecognised_classes(task: LabellingTask, held_out: HeldOut) -> list[Finding]:
+def unrecognised_classes(task: Items, held_out: HeldOut) -> list[Finding]:
     """The classes of which no label was predicted while it was hidden, in one finding."""
     lost = _unrecognised(held_out)
     if not len(lost):
@@ -95,7 +95,7 @@ def _unrecognised(held_out: HeldOut) -> np.ndarray:
     return np.setdiff1d(held_out.labels, held_out.labels[is_right])
 
 
-def single_examples(task: LabellingTask) -> list[Finding]:
+def single_examples(task: Items) -> list[Finding]:
     """The classes with one labelled item, in one finding."""
     counts = np.bincount(task.labels[task.is_labelled], minlength=len(task.class_names))
     thin = np.flatnonzero(counts == 1)
@@ -108,7 +108,7 @@ def single_examples(task: LabellingTask) -> list[Finding]:
     return [Finding("single example", text, items, tuple(task.class_names[number] for number in thin))]
 
 
-def similar_classes(task: LabellingTask, confusion: np.ndarray) -> list[Finding]:
+def similar_classes(task: Items, confusion: np.ndarray) -> list[Finding]:
     """Pairs of classes that are expected to be mixed up, the worst first. confusion: (N, N) as in Labelling."""
     mixed = np.triu(confusion + confusion.T, 1)
     sizes = confusion.sum(1)

@@ -12,7 +12,7 @@ UNLABELLED = -1
 
 
 @dataclass(frozen=True)
-class LabellingTask:
+class Items:
     """The n items to be labelled, and the labels that some of them have.
 
     names: (n,) what the user calls an item: a path below the folder, or the number of a row. labels: (n,) int64 index
@@ -35,10 +35,10 @@ class LabellingTask:
         """The name of a class, None for -1, which is no class."""
         return self.class_names[number] if number >= 0 else None
 
-    def without(self, reasons: dict[int, str]) -> "LabellingTask":
+    def without(self, reasons: dict[int, str]) -> "Items":
         """The task without the items of these numbers, which go to `skipped` with their reason."""
         kept = [number for number in range(len(self.names)) if number not in reasons]
-        return LabellingTask(
+        return Items(
             names=tuple(self.names[number] for number in kept),
             labels=self.labels[kept],
             class_names=self.class_names,
@@ -53,11 +53,11 @@ def make_task(
     *,
     folder: Path | None = None,
     skipped: Sequence[tuple[str, str]] = (),
-) -> LabellingTask:
+) -> Items:
     """The task of items with the name of their class, or None; classes are numbered in the order of their names."""
     class_names = tuple(sorted({label for label in classes if label is not None}))
     number = {name: index for index, name in enumerate(class_names)}
-    return LabellingTask(
+    return Items(
         names=tuple(names),
         labels=np.array([UNLABELLED if label is None else number[label] for label in classes], dtype=np.int64),
         class_names=class_names,
@@ -71,12 +71,12 @@ def unlabelled_task(
     class_names: tuple[str, ...],
     paths: tuple[Path, ...] = (),
     skipped: tuple[tuple[str, str], ...] = (),
-) -> LabellingTask:
+) -> Items:
     """The task of items without any label, and of classes that are known already."""
-    return LabellingTask(tuple(names), np.full(len(names), UNLABELLED, np.int64), class_names, paths, skipped)
+    return Items(tuple(names), np.full(len(names), UNLABELLED, np.int64), class_names, paths, skipped)
 
 
-def checked(task: LabellingTask, source: str, how: str) -> LabellingTask:
+def checked(task: Items, source: str, how: str) -> Items:
     """The task without classes that have no example. source: what to call the input; how: where labels are given."""
     n_labelled = int(task.is_labelled.sum())
     check_not_empty(task, source)
@@ -87,13 +87,13 @@ def checked(task: LabellingTask, source: str, how: str) -> LabellingTask:
     return _with_examples_only(task)
 
 
-def check_not_empty(task: LabellingTask, source: str) -> None:
+def check_not_empty(task: Items, source: str) -> None:
     """Raise DataError, with the first reason, if nothing could be read."""
     if not task.names:
         raise DataError(f"{source} has nothing that can be read{_first_skipped(task)}")
 
 
-def _with_examples_only(task: LabellingTask) -> LabellingTask:
+def _with_examples_only(task: Items) -> Items:
     present = np.unique(task.labels[task.is_labelled])
     if len(present) == len(task.class_names):
         return task
@@ -108,7 +108,7 @@ def _with_examples_only(task: LabellingTask) -> LabellingTask:
     )
 
 
-def _first_skipped(task: LabellingTask) -> str:
+def _first_skipped(task: Items) -> str:
     if not task.skipped:
         return ""
     name, reason = task.skipped[0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from remp.datasets.archives import check_unfolding
 from remp.errors import DataError
-from remp.labelling.tasks import LabellingTask, make_task
+from remp.labelling.tasks import Items, make_task
 from remp.labelling.tasks.label_table import (
     ID_COLUMNS,
     LABEL_COLUMNS,
@@ -21,7 +21,7 @@ from remp.labelling.tasks.label_table import (
 )
 from remp.rows import ArrayRows, Rows
 from remp.rows.parquet import ParquetRows, is_list, open_parquet
-from remp.strangers import border, listed, shortened
+from remp.untrusted import border, listed, shortened
 
 EMBEDDING_SUFFIXES = (".npy", ".npz", ".parquet")
 _AGAIN = "write it with numpy.save"
@@ -29,7 +29,7 @@ _ROW_COLUMNS = ("row", "index")  # of whole numbers: what reset_index of pandas 
 EMBEDDING_COLUMNS = ("embedding", "embeddings", "features", "vector")
 
 
-def embedding_task(embeddings: Path, labels: Path | None) -> tuple[LabellingTask, Rows]:
+def embedding_task(embeddings: Path, labels: Path | None) -> tuple[Items, Rows]:
     """Items are rows, named by their number from 0, or by the id column of a Parquet file."""
     rows, ids, given = _read(embeddings)
     if not len(rows):
@@ -87,7 +87,7 @@ def _only_array(archive: Any, path: Path) -> np.ndarray:
     return array
 
 
-def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> LabellingTask:
+def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> Items:
     """One label per line, or lines of row (or id) and label."""
     lines = read_lines(file)
     if max((len(cells) for _, cells in lines), default=0) <= 1:

@@ -10,7 +10,7 @@ from pathlib import Path
 from remp.datasets.decode import HEIC
 from remp.datasets.raw import TO_LABEL, is_picture
 from remp.errors import DataError
-from remp.labelling.tasks import LabellingTask, make_task
+from remp.labelling.tasks import Items, make_task
 from remp.labelling.tasks.label_table import (
     FILE_COLUMNS,
     LabelRow,
@@ -19,7 +19,7 @@ from remp.labelling.tasks.label_table import (
     read_label_studio,
     read_label_table,
 )
-from remp.strangers import shortened
+from remp.untrusted import shortened
 
 _SYSTEM = {"__macosx", "@eadir", "$recycle.bin", "system volume information", "desktop.ini", "thumbs.db"}
 _NO_PICTURE = "no picture"
@@ -37,7 +37,7 @@ class PictureTree:
     skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
-def folder_task(folder: Path) -> LabellingTask:
+def folder_task(folder: Path) -> Items:
     """Pictures in `cat/` and below it are examples of cat; loose ones and those in `unlabelled/` are to be labelled."""
     tree = find_pictures(folder)
     classes = [class_of(name) for name in tree.names]
@@ -45,7 +45,7 @@ def folder_task(folder: Path) -> LabellingTask:
     return make_task(tree.names, classes, folder=folder, skipped=skipped)
 
 
-def listed_task(folder: Path, labels: Path) -> LabellingTask:
+def listed_task(folder: Path, labels: Path) -> Items:
     """All pictures below the folder; those with a label in the file are examples, whatever folder they lie in. Paths in
     the file are relative to the folder or to the file."""
     is_json = labels.suffix.casefold() == ".json"

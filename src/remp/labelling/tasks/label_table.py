@@ -13,12 +13,13 @@ from urllib.parse import unquote
 
 from remp.checks import nearest
 from remp.errors import DataError
-from remp.strangers import shortened
+from remp.untrusted import shortened
 
 FILE_COLUMNS = ("file", "filename", "file_name", "path", "filepath", "image", "image_path")
 ID_COLUMNS = ("id", "name", *FILE_COLUMNS)
 LABEL_COLUMNS = ("label", "class", "class_name", "category")
 _MISSING = ("", "-1")
+_GIVE = "give a CSV file with the columns file and label, or an export of Label Studio"
 _DELIMITERS = ",;\t"
 _BLANK: list[str] = []  # the cells of a blank line
 # A line of labels has so many letters at least, beyond the first million lines.
@@ -42,8 +43,8 @@ def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
     """The rows of a CSV file with a header, in UTF-8 with or without a byte order mark. The key is in the column that
     has the first of these names; other columns are left alone.
 
-    Of a labels.csv of ours, the column status tells who gave a label: one that the machine gave is none here, unless it
-    was changed since."""
+    In a labels.csv of ours, the column status tells who gave a label: those that remp gave are left out, unless
+    somebody changed them since."""
     lines = read_lines(path)
     if not lines:
         raise DataError(f"{path} is empty; needed the columns {key_columns[0]!r} and 'label'")
@@ -151,7 +152,7 @@ def _read_text(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"the labels {str(path)!r} cannot be read: {error.strerror}") from error
+        raise DataError(f"the labels {str(path)!r} cannot be read ({error.strerror}): {_GIVE}") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path} is in UTF-16; needed UTF-8. Save it as CSV UTF-8")
     if b"\0" in content:
@@ -177,7 +178,7 @@ def read_label_studio(path: Path) -> list[LabelRow]:
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise DataError(f"the labels {str(path)!r} cannot be read: {error.strerror}") from error
+        raise DataError(f"the labels {str(path)!r} cannot be read ({error.strerror}): {_GIVE}") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is not JSON: {error}. Needed an export of Label Studio, or a CSV file") from error
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):

@@ -63,8 +63,8 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
         labelled = with_a_label(labelling)
         is_whole = labelled.n == (~labelling.task.is_labelled).sum()
         yield (
-            f"Right, by estimate: {estimate.accuracy:.1%} of the unlabelled"
-            f"{'' if is_whole else ' by their likeliest class'}, {estimate.level:.0%} interval "
+            f"Estimated right: {estimate.accuracy:.1%} of the unlabelled"
+            f"{'' if is_whole else ', if each had its likeliest class'}, {estimate.level:.0%} interval "
             f"{estimate.low:.1%} to {estimate.high:.1%} ({visible(estimate.basis)})"
         )
         if labelled.n and not is_whole:
@@ -84,7 +84,7 @@ def weakened(labelling: Labelling) -> str:
         return "Rectification was left out, because hidden labels were predicted better without it."
     if labelling.rectified < _WEAK:
         weight = f"{labelling.rectified:.0%} of its usual weight"
-        return f"Rectification counts for {weight}, because hidden labels were predicted better so."
+        return f"Rectification counts for {weight}, because that predicted hidden labels better."
     return ""
 
 

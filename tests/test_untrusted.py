@@ -5,7 +5,7 @@ import json
 import pytest
 
 from remp.errors import CheckpointError, DataError
-from remp.strangers import border, listed, reason, shortened
+from remp.untrusted import border, listed, reason, shortened
 
 
 @pytest.mark.parametrize(
