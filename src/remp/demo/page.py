@@ -125,7 +125,7 @@ def _row(showcase: Showcase, way: int) -> TileRow:
         name=name,
         colour=class_colour(way),
         support=tuple(Tile(image_source(image), f"{name}, labelled") for image in support),
-        query=tuple(_query_tile(showcase, index) for index in np.flatnonzero(showcase.query_labels == way)),
+        query=tuple(_query_tile(showcase, index) for index in np.flatnonzero(showcase.query_labels == way).tolist()),
     )
 
 
