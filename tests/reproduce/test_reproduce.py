@@ -205,6 +205,25 @@ def test_without_training_the_cells_are_empty_and_say_so(run):
     assert not (folder / "table" / "figure.png").exists()
 
 
+def test_weights_that_are_not_here_keep_the_cells_that_were_scored_with_them(run, quick, tmp_path):
+    """Large weights are published as hashes only: without training, their rows must not become empty."""
+    folder = run("table")
+    before = [(folder / "table" / name).read_text() for name in ("table.md", "results.json")]
+    for best in (tmp_path / "runs").glob("*/*.safetensors"):
+        best.unlink()
+    for again in (False, True):
+        run("table", train=False, again=again)
+        assert [(folder / "table" / name).read_text() for name in ("table.md", "results.json")] == before
+    manifest = tmp_path / "results" / "manifest.yaml"
+    content = yaml.safe_load(manifest.read_text())
+    content["items"]["table"]["rows"][0]["settings"] = {"layers": 3}
+    manifest.write_text(yaml.safe_dump(content, allow_unicode=True))
+    run("table", train=False)
+    cells = json.loads((folder / "table" / "results.json").read_text())["cells"]
+    assert {cell["row"]: cell["status"] for cell in cells}["ReMP"] == "not run"
+    assert {cell["row"]: cell["status"] for cell in cells}["ProtoNet"] == "done"
+
+
 def test_a_run_that_diverges_is_marked_and_stops_nothing(run, quick):
     folder = run("wild", "curve")
     assert json.loads((folder / "wild" / "results.json").read_text())["cells"][0]["status"] == "diverged"

@@ -40,7 +40,7 @@ def reproduce(
     seeds : trainings of each row; default what the item says.
     workers : trainings that run at the same time, one thread each.
     data : a prepared data set to use in place of each item's own.
-    train : whether missing trainings are made; if not, their cells stay empty.
+    train : whether missing trainings are made; if not, their cells keep what an earlier call scored, or stay empty.
     again : whether cells are scored again that an earlier call scored with the same weights on the same episodes.
     """
     from remp.reproduce.figures import draw  # needs matplotlib
@@ -60,7 +60,7 @@ def reproduce(
     for name in chosen:
         item = book.items[name]
         n_episodes = max(20, round(item.episodes * min(scale, 1.0)))
-        cells, earlier = [], Earlier(None if again else folder / name)
+        cells, earlier = [], Earlier(folder / name, again=again)
         for empty in empty_cells(item):
             many = plans[name].get(empty.training, [])
             cell = score_cell(item, empty, many, n_episodes=n_episodes, data=data, earlier=earlier)

@@ -83,14 +83,15 @@ def empty_cells(item: Item) -> list[Cell]:
 def score_cell(
     item: Item, cell: Cell, runs: list[Run], *, n_episodes: int, data: str | None, earlier: "Earlier"
 ) -> Cell:
-    """The cell with its score. runs: one for each seed. A run that is missing leaves it empty; it is never made up."""
+    """The cell with its score. runs: one for each seed. Where a run is missing, the cell keeps the score that weights
+    which are not here had in an earlier call, or stays empty; it is never made up."""
     row = cell.row
     record = _about(item, cell, runs, n_episodes)
     cell = replace(cell, record=record)
     if any(run.diverged for run in runs):
         return replace(cell, status="diverged")
     if any(run.checkpoint is None for run in runs):
-        return cell
+        return earlier.scored_elsewhere(cell) or cell
     images = open_data(data or item.data, "test")
     shape = {"n_way": item.n_way, "n_shot": cell.n_shot, "n_query": item.n_query}
     try:
@@ -125,13 +126,14 @@ def score_cell(
 class Earlier:
     """What results.json and accuracies.npz of an earlier call hold: a cell of the same weights is not scored twice.
 
-    folder: where that call wrote them; None to know of nothing.
+    folder: where that call wrote them. again: whether cells whose weights are here shall be scored again.
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path, *, again: bool = False) -> None:
+        self.again = again
         self.records: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.accuracies: dict[str, np.ndarray] = {}
-        if folder and (folder / "results.json").is_file() and (folder / "accuracies.npz").is_file():
+        if (folder / "results.json").is_file() and (folder / "accuracies.npz").is_file():
             cells = json.loads((folder / "results.json").read_text(encoding="utf-8"))["cells"]
             self.records = {_place(cell): cell for cell in cells if cell["status"] == "done"}
             with np.load(folder / "accuracies.npz") as arrays:
@@ -139,18 +141,25 @@ class Earlier:
 
     def scored(self, cell: Cell, checkpoint_hashes: list[str], fingerprint: str) -> Cell | None:
         """The cell, if it was scored with these weights and settings on these episodes; otherwise None."""
-        found, accuracies = self.records.get(_place(cell.record)), self.accuracies.get(cell.key)
-        now = {**cell.record, "checkpoint_hashes": checkpoint_hashes, "fingerprint": fingerprint}
-        same = ("method", "settings", "transform", "n_episodes", "episode_seed", "checkpoint_hashes", "fingerprint")
-        if found is None or accuracies is None or any(found[name] != now[name] for name in same):
+        if self.again:
             return None
-        return replace(
-            cell,
-            status="done",
-            accuracies=accuracies.astype(np.float64),
-            of_seeds=tuple(value / 100 for value in found["of_seeds"]),
-            record={**found, **cell.record},
-        )
+        known = self._known(cell, {"checkpoint_hashes": checkpoint_hashes, "fingerprint": fingerprint})
+        return known and replace(known, record={**known.record, **cell.record})
+
+    def scored_elsewhere(self, cell: Cell) -> Cell | None:
+        """The cell, if weights of the same trainings that are not here, since they are large, were scored with these
+        settings on these episodes: the record has their hashes."""
+        return self._known(cell, {name: cell.record[name] for name in ("trainings", "config")})
+
+    def _known(self, cell: Cell, weights: dict[str, Any]) -> Cell | None:
+        """The cell as it was, if its settings, its episodes and what is said of the weights are the same."""
+        found, accuracies = self.records.get(_place(cell.record)), self.accuracies.get(cell.key)
+        asked = ("method", "settings", "transform", "n_episodes", "episode_seed")
+        wanted = {**{name: cell.record[name] for name in asked}, **weights}
+        if found is None or accuracies is None or any(found[name] != value for name, value in wanted.items()):
+            return None
+        of_seeds = tuple(value / 100 for value in found["of_seeds"])
+        return replace(cell, status="done", accuracies=accuracies.astype(np.float64), of_seeds=of_seeds, record=found)
 
 
 def _place(record: dict[str, Any]) -> tuple[Any, ...]:
