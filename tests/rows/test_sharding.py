@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from remp.errors import DataError
+from remp.propagation.fit import fit_rows
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows, JoinedRows
 from remp.rows.sharding import GROUP, MOST_BLOCKS, Shard, add, blocks_of, current_shard, total
@@ -64,14 +65,14 @@ class ThreadShard(Shard):
         return tuple(torch.stack(same).sum(0) for same in zip(*parts, strict=True))
 
 
-def propagated_by_threads(case, n, world):
-    rows, labels = table(n)
+def in_threads(work, world):
+    """What `work` makes with the shard of each rank, one thread for each."""
     meeting, results = Meeting(threading.Barrier(world, timeout=60), {}), {}
 
-    def work(rank):
-        results[rank] = propagate(ArrayRows(rows), labels, 3, case, shard=ThreadShard(rank, world, meeting))
+    def run(rank):
+        results[rank] = work(ThreadShard(rank, world, meeting))
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(world)]
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -84,11 +85,26 @@ def propagated_by_threads(case, n, world):
 def test_shares_give_the_prototypes_of_one_process(case, n, world):
     """With 31 shares of 30 rows, some are all labelled, most have no labelled row, and one has no row."""
     rows, labels = table(n)
-    one, several = propagate(ArrayRows(rows), labels, 3, case), propagated_by_threads(case, n, world)
+    one = propagate(ArrayRows(rows), labels, 3, case)
+    several = in_threads(lambda shard: propagate(ArrayRows(rows), labels, 3, case, shard=shard), world)
     for rank in range(world):
         torch.testing.assert_close(several[rank].prototypes, one.prototypes, rtol=1e-5, atol=1e-5)
         assert torch.equal(several[rank].prototypes, several[0].prototypes)
         assert several[rank].moves == pytest.approx(one.moves, abs=1e-5)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_what_hidden_labels_tell_is_the_same_in_every_process(world):
+    """There are more rows than are looked around among: only the first process has seen which."""
+    rows, labels = table(4000)
+    labels = np.where(np.arange(len(labels)) < 60, labels, -1)
+    one = fit_rows(ArrayRows(rows), labels, 3)
+    several = in_threads(lambda shard: fit_rows(ArrayRows(rows), labels, 3, shard=shard), world)
+    for fitted in several.values():
+        assert fitted.evidence == several[0].evidence == pytest.approx(one.evidence, abs=1e-3)
+        np.testing.assert_array_equal(fitted.calibration.weights, several[0].calibration.weights)
+        assert torch.equal(fitted.model.log_shares, several[0].model.log_shares)
+        torch.testing.assert_close(fitted.model.log_shares, one.model.log_shares, rtol=1e-3, atol=1e-3)
 
 
 def test_an_ordinary_process_has_no_shard(monkeypatch):

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive, Evidence
 from remp.propagation.calibration import Calibration, calibrate, weigh_evidence
-from remp.propagation.held_out import HeldOut, Likeness, fit_likeness, hold_out, learn
+from remp.propagation.held_out import HeldOut, Likeness, Others, fit_likeness, hold_out, learn
+from remp.propagation.shares import log_shares
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 from remp.rows.dataset import join
@@ -64,11 +66,28 @@ def fit_rows(
     if isinstance(model, Adapted):
         model = replace(model, surroundings=None)  # large, and not looked at any more
     if isinstance(model, Adapted) and settings.layers > 0:  # of the paper's rule, everything is as it was asked for
-        model = replace(model, evidence=weigh_evidence(held_out))
+        weighed = torch.tensor(weigh_evidence(held_out), dtype=torch.float64)
+        model = replace(model, evidence=Evidence(*_as_in_first(weighed, shard).tolist()))
         held_out = held_out.weighed(model.evidence)
-    counts = np.bincount(labels[labels >= 0], minlength=n_classes)
+    calibration = calibrate(model, held_out, np.bincount(labels[labels >= 0], minlength=n_classes))
+    calibration = replace(calibration, weights=_as_in_first(torch.from_numpy(calibration.weights), shard).numpy())
+    if held_out.others and isinstance(model, Adapted):
+        shares = _shares(model, held_out.others, calibration.best, rows)
+        model = replace(model, log_shares=_as_in_first(shares, shard))
+        held_out = replace(held_out, others=None)  # large, too
     likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
-    return Fitted(model, held_out, calibrate(model, held_out, counts), likeness)
+    return Fitted(model, held_out, calibration, likeness)
+
+
+def _as_in_first(numbers: Tensor, shard: Shard) -> Tensor:
+    """The numbers of the first process, in each: it alone has looked around among all rows."""
+    return shard.sum(torch.zeros_like(numbers) if shard.rank else numbers)
+
+
+def _shares(model: Adapted, others: Others, sharpness: float, rows: Rows) -> Tensor:
+    """What the shares of the classes add to the logits (N,), as far as all folds agree on them."""
+    scores = model.scores(rows.take(others.items)).double()
+    return log_shares(sharpness * scores, sharpness * others.scores(model.evidence).double()) / sharpness
 
 
 @dataclass(frozen=True)

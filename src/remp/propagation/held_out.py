@@ -22,6 +22,9 @@ MOST_FOLDS = 5
 _ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 # Labelled rows that are looked at: more would take long, and tell little more.
 _MOST_LABELLED = 10_000
+# Unlabelled rows that every fold answers, too: this many, or this many per class, up to the last; of more classes than
+# these, none.
+_OTHERS, _OTHERS_PER_CLASS, _MOST_OTHERS, _MOST_CLASSES = 500, 10, 1000, 400
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,26 @@ def fit_likeness(rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureT
 
 
 @dataclass(frozen=True)
+class Others:
+    """What models that lack the labels of one fold say of some unlabelled rows. items: (m,) numbers of these rows.
+    regression, graph, cosine: (F, m, N) logits by each kind of evidence."""
+
+    items: np.ndarray
+    regression: Tensor
+    graph: Tensor
+    cosine: Tensor
+
+    def scores(self, evidence: Evidence) -> Tensor:
+        """(F, m, N), each kind of evidence counting as much as this."""
+        return evidence.regression * self.regression + evidence.graph * self.graph + evidence.cosine * self.cosine
+
+
+@dataclass(frozen=True)
 class HeldOut:
     """items: (m,) numbers of labelled rows whose class has another; labels: (m,) theirs. What they get without their
     label: scores (m, N); of these, what is by the regression: plain (m, N), and by the graph: graph (m, N), which is 0
-    for the paper's rule; and resemblance (m,) as by Likeness. features: (m, d), transformed."""
+    for the paper's rule; and resemblance (m,) as by Likeness. features: (m, d), transformed. others: what unlabelled
+    rows get, until the shares of the classes are found; None where these are not looked for."""
 
     items: np.ndarray
     labels: np.ndarray
@@ -62,6 +81,7 @@ class HeldOut:
     graph: Tensor
     resemblance: np.ndarray
     features: Tensor
+    others: Others | None = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -104,6 +124,9 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     shape = len(items), n_classes
     around = model.surroundings if isinstance(model, Adapted) else None
     scores, plain, graph, similar = *torch.zeros(3, *shape), torch.zeros(len(items))
+    n_folds = folds.max(initial=-1) + 1
+    others = _others(model, items[len(labelled) :], n_folds)
+    asked = len(labelled) + np.flatnonzero(np.isin(items[len(labelled) :], others.items)) if others else None
 
     def score(fold: int) -> None:
         is_out = folds[items] == fold
@@ -114,12 +137,15 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
             parts = without.parts(features[is_out])
             plain[is_out], graph[is_out] = parts.regression.float(), parts.graph.float()
             scores[is_out] = (parts.regression + parts.graph + parts.cosine).float()
+            if others:
+                parts = without.parts(features[asked])
+                others.regression[fold], others.graph[fold], others.cosine[fold] = parts[:3]
         else:
             scores[is_out] = without.scores(features[is_out]).float()
             plain[is_out] = without.without_rectification().scores(features[is_out]).float()
         similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
 
-    deque(on_all_cores(score, range(folds.max(initial=-1) + 1)), maxlen=0)  # each fold writes rows of its own
+    deque(on_all_cores(score, range(n_folds)), maxlen=0)  # each fold writes rows of its own
     found = np.flatnonzero(folds[items] >= 0)
     return HeldOut(
         items=items[found],
@@ -129,7 +155,20 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
         graph=graph[found],
         resemblance=similar[found].numpy(),
         features=features[found],
+        others=others,
     )
+
+
+def _others(model: Adapted | Propagated, unlabelled: np.ndarray, n_folds: int) -> Others | None:
+    """Of some unlabelled rows, to be filled in fold by fold; None where the shares of the classes are known or cannot
+    be told."""
+    n_classes = len(model.prototypes)
+    if not isinstance(model, Adapted) or model.settings.balanced or not model.settings.layers:
+        return None
+    if n_folds < 2 or not 1 < n_classes <= _MOST_CLASSES or not len(unlabelled):
+        return None
+    chosen = sample_of(unlabelled, min(max(_OTHERS, _OTHERS_PER_CLASS * n_classes), _MOST_OTHERS))
+    return Others(chosen, *torch.zeros(3, n_folds, len(chosen), n_classes))
 
 
 def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:
