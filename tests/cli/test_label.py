@@ -321,7 +321,7 @@ def test_the_default_backbone_labels_pictures(photos):
     subprocess.run(run, check=True, capture_output=True)
     labelled = {name: row["label"] for name, row in rows().items() if row["status"] == "labelled"}
     assert len(labelled) == 18
-    assert sum(Path(name).stem.startswith(label) for name, label in labelled.items()) >= 16
+    assert sum(Path(name).stem.startswith(label) for name, label in labelled.items()) >= 14  # by chance: 6
 
 
 def test_the_files_say_what_they_were_made_with(photos):

@@ -247,8 +247,8 @@ def predict_soon(
 
     The rule looks at a sample of the unlabelled items, if they are many, and at the same surroundings as the last time,
     and answers for all: the classes are nearly those of `predict`, which follows. If they are few, they are those of
-    `predict`, unless the hidden labels then choose other evidence than the last time; and what was learned is returned,
-    too, for `predict`.
+    `predict`, unless the hidden labels then ask for other evidence or other shares of the classes; and what was learned
+    is returned, too, for `predict`.
     """
     made, numbers = given.task(task, features)
     before = last.labelling
