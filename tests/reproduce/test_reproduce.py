@@ -224,6 +224,22 @@ def test_weights_that_are_not_here_keep_the_cells_that_were_scored_with_them(run
     assert {cell["row"]: cell["status"] for cell in cells}["ProtoNet"] == "done"
 
 
+def test_a_row_of_which_not_all_seeds_are_trained_is_scored_with_those_that_are(run, quick, tmp_path):
+    run("table", seeds=2, out=tmp_path / "both")
+    for last in (tmp_path / "runs" / "first-seed1").glob("*.safetensors"):
+        last.unlink()
+    manifest = tmp_path / "results" / "manifest.yaml"
+    content = yaml.safe_load(manifest.read_text())
+    content["items"]["table"]["seeds"] = 2
+    manifest.write_text(yaml.safe_dump(content, allow_unicode=True))
+    folder = run("table", train=False)
+    cells = json.loads((folder / "table" / "results.json").read_text())["cells"]
+    both = json.loads((tmp_path / "both" / "table" / "results.json").read_text())["cells"]
+    assert cells[0]["of_seeds"] == both[0]["of_seeds"][:1]
+    assert cells[0]["trainings"] == ["first"]
+    assert "| 1 of 2 |" in (folder / "table" / "table.md").read_text()
+
+
 def test_a_run_that_diverges_is_marked_and_stops_nothing(run, quick):
     folder = run("wild", "curve")
     assert json.loads((folder / "wild" / "results.json").read_text())["cells"][0]["status"] == "diverged"

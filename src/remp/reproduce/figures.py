@@ -72,7 +72,7 @@ def _dots(figure: Figure, item: Item, done: Sequence[Cell]) -> None:
                 axes.plot(
                     cell.row.paper[n_shot], place, "D", color="white", markeredgecolor=class_colour(4), markersize=6
                 )
-        axes.set(xlabel=f"accuracy, %, {item.n_way}-way {n_shot}-shot", ylim=(len(names) - 0.5, -0.5))
+        axes.set(xlabel=f"{item.n_way}-way {n_shot}-shot, %", ylim=(len(names) - 0.5, -0.5))
         axes.set_yticks(range(len(names)), names if number == 0 else [])
     axes.plot([], [], "o", color=class_colour(0), label="ours, 95 % interval")
     if any(n_shot in cell.row.paper for cell in done for n_shot in item.shots):

@@ -83,23 +83,23 @@ def empty_cells(item: Item) -> list[Cell]:
 def score_cell(
     item: Item, cell: Cell, runs: list[Run], *, n_episodes: int, data: str | None, earlier: "Earlier"
 ) -> Cell:
-    """The cell with its score. runs: one for each seed. Where a run is missing, the cell keeps the score that weights
-    which are not here had in an earlier call, or stays empty; it is never made up."""
-    row = cell.row
-    record = _about(item, cell, runs, n_episodes)
+    """The cell with its score, of the seeds that were trained. runs: one for each seed. Where none was, the cell keeps
+    the score that weights which are not here had in an earlier call, or stays empty; it is never made up."""
+    row, trained = cell.row, [run for run in runs if run.checkpoint is not None]
+    record = _about(item, cell, trained or runs, n_episodes)
     cell = replace(cell, record=record)
     if any(run.diverged for run in runs):
         return replace(cell, status="diverged")
-    if any(run.checkpoint is None for run in runs):
+    if not trained:
         return earlier.scored_elsewhere(cell) or cell
     images = open_data(data or item.data, "test")
     shape = {"n_way": item.n_way, "n_shot": cell.n_shot, "n_query": item.n_query}
     try:
         protocol = Protocol(**{**shape, **cell.changed("protocol")})
-        hashes = [load(run.checkpoint).hash for run in runs if run.checkpoint]
+        hashes = [load(run.checkpoint).hash for run in trained if run.checkpoint]
         if (known := earlier.scored(cell, hashes, images.fingerprint)) is not None:
             return known
-        results = [_result(run, row, record["settings"], images, protocol, n_episodes, item.seed) for run in runs]
+        results = [_result(run, row, record["settings"], images, protocol, n_episodes, item.seed) for run in trained]
     except RempError as error:
         return replace(cell, status=f"not possible: {error}")
     accuracies = np.stack([result.accuracies for result in results])

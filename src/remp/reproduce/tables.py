@@ -88,7 +88,7 @@ def _columns(name: str, cell: Mapping[str, Any], item: Item) -> list[str]:
         _signed(cell.get("gap")),
         str(cell["n_episodes"]) if done else "",
         f"`{cell['episode_hash'][:8]}`" if done else "",
-        str(len(cell["trainings"])),
+        str(len(cell["trainings"])) + (f" of {item.seeds}" if len(cell["trainings"]) < item.seeds else ""),
         cell["transform"],
         cell["config"],
         f"`{hashes}`" if hashes else "",
