@@ -74,7 +74,7 @@ def _dots(figure: Figure, item: Item, done: Sequence[Cell]) -> None:
                 )
         axes.set(xlabel=f"{item.n_way}-way {n_shot}-shot, %", ylim=(len(names) - 0.5, -0.5))
         axes.set_yticks(range(len(names)), names if number == 0 else [])
-    axes.plot([], [], "o", color=class_colour(0), label="ours, 95 % interval")
+    axes.plot([], [], "o", color=class_colour(0), label="our accuracy, 95 % interval")
     if any(n_shot in cell.row.paper for cell in done for n_shot in item.shots):
         axes.plot([], [], "D", color="white", markeredgecolor=class_colour(4), label="paper")
     figure.legend(loc="outside upper right", ncols=2, fontsize=9)
