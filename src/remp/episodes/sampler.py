@@ -29,7 +29,7 @@ class EpisodeSampler:
     position : int
         Number of the next episode.
     prefix : str
-        What the names of settings begin with in error messages: "n_" for n_way, n_shot and n_query.
+        What the names of settings begin with in error messages; by default those of n_way, n_shot and n_query.
 
     Examples
     --------
