@@ -40,6 +40,7 @@ MODULES: dict[str, tuple[str, list[str]]] = {
     "propagation": ("rectification/propagate.py", ["rectification/test_propagate.py"]),
     "statistics": ("evaluation/statistics.py", ["evaluation/test_statistics.py"]),
     "calibration": ("propagation/calibration.py", ["propagation/test_calibration.py"]),
+    "shares": ("propagation/shares.py", ["propagation/test_shares.py"]),
     "estimate": ("labelling/quality/estimate.py", ["labelling/quality/test_estimate.py"]),
     "evaluation": ("evaluation/evaluate.py", ["evaluation/test_evaluate.py"]),
     "sampling": ("episodes/sampler.py", ["episodes/test_sampler.py"]),
@@ -55,6 +56,10 @@ EQUIVALENT: set[tuple[str, str, str]] = {
         "-2  ->  +2",
     ),
     ("layer", "return (positions @ matrix.transpose(-1, -2)).transpose(-1, -2).flatten(-2)", "-2  ->  +2"),
+    # a shape only
+    ("shares", "shares = torch.ones_like(likelihoods[..., 0, :])", "0  ->  1"),
+    # they have converged
+    ("shares", "_EQUAL, _STEPS, _CAUTION = 0.1, 60, 2.0", "60  ->  61"),
     # a shortcut: the formula below gives 1, too
     ("layer", "if share == 0:", "0  ->  1"),
     # of two dimensions, the last is number 1

@@ -26,13 +26,14 @@ def log_shares(logits: Tensor, of_folds: Tensor) -> Tensor:
 
 
 def _likeliest(logits: Tensor) -> Tensor:
-    """Logarithms of the shares that make the rows likeliest, with mean 0: (…, m, N) -> (…, N)."""
+    """Logarithms of the shares that make the rows likeliest, with mean 0: (…, m, N) -> (…, N). On the way, the shares
+    are counts of rows: a common factor changes nothing."""
     n_rows, n_classes = logits.shape[-2:]
     likelihoods = torch.exp(logits - logits.amax(-1, keepdim=True))
-    shares = likelihoods.new_full((*logits.shape[:-2], n_classes), 1 / n_classes)
+    shares = torch.ones_like(likelihoods[..., 0, :])
     for _ in range(_STEPS):
         of_rows = likelihoods @ shares.unsqueeze(-1)  # (…, m, 1)
         counts = shares * (likelihoods.mT @ of_rows.reciprocal()).squeeze(-1)  # (…, N) rows that are expected of each
-        shares = (counts + _EQUAL * n_rows / n_classes) / (n_rows * (1 + _EQUAL))
+        shares = counts + _EQUAL * n_rows / n_classes
     logs = shares.log()
     return logs - logs.mean(-1, keepdim=True)
