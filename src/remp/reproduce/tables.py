@@ -28,7 +28,7 @@ def write_results(folder: Path, name: str, item: Item, cells: Sequence[Cell], co
     arrays: dict[str, Any] = {cell.key: cell.accuracies.astype(np.float32) for cell in cells if cell.status == "done"}
     with (folder / "accuracies.npz").open("wb") as file:
         np.savez_compressed(file, **arrays)
-    write_atomically(folder / "table.md", (table_text(name, item, content) + "\n").encode())
+    write_atomically(folder / "table.md", (table_text(item, content, folder) + "\n").encode())
 
 
 def read_results(folder: Path) -> dict[str, Any] | None:
@@ -37,8 +37,9 @@ def read_results(folder: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def table_text(name: str, item: Item, content: Mapping[str, Any]) -> str:
-    """The item as Markdown: one line per cell, with all that it depends on."""
+def table_text(item: Item, content: Mapping[str, Any], folder: Path) -> str:
+    """The item as Markdown: one line per cell, with all that it depends on. folder: of the item; beside it are the
+    checkpoints that are published."""
     head: tuple[str, ...] = (
         "row",
         "shots",
@@ -66,14 +67,14 @@ def table_text(name: str, item: Item, content: Mapping[str, Any]) -> str:
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
-        *("| " + " | ".join(_columns(name, cell, item)) + " |" for cell in content["cells"]),
+        *("| " + " | ".join(_columns(cell, item, folder)) + " |" for cell in content["cells"]),
         "",
         *(f"- {note}" for note in [*item.notes, *_common_notes(content["cells"])]),
     ]
     return "\n".join(lines).rstrip()
 
 
-def _columns(name: str, cell: Mapping[str, Any], item: Item) -> list[str]:
+def _columns(cell: Mapping[str, Any], item: Item, folder: Path) -> list[str]:
     done, has_axis = cell["status"] == "done", bool(item.axes)
     at = [f"{cell['x_of']} = {cell['x']}"] if has_axis and "x" in cell else ["" for _ in range(has_axis)]
     hashes = ", ".join(digest[:12] for digest in cell.get("checkpoint_hashes", []))
@@ -93,14 +94,15 @@ def _columns(name: str, cell: Mapping[str, Any], item: Item) -> list[str]:
         cell["config"],
         f"`{hashes}`" if hashes else "",
         minutes if done else "",
-        f"`{_command(name, cell, item)}`",
+        f"`{_command(cell, item, folder)}`",
     ]
 
 
-def _command(name: str, cell: Mapping[str, Any], item: Item) -> str:
+def _command(cell: Mapping[str, Any], item: Item, folder: Path) -> str:
     """What repeats one cell from the checkpoint in the repository; for figures, and where there is none, the item."""
-    if cell["status"] != "done" or item.axes or cell["method"] or len(cell["trainings"]) > 1:
-        return f"remp reproduce {name}"
+    is_there = (folder.parent / "checkpoints" / f"{cell['trainings'][0]}.safetensors").is_file()
+    if cell["status"] != "done" or item.axes or cell["method"] or len(cell["trainings"]) > 1 or not is_there:
+        return f"remp reproduce {folder.name}"
     changes = [f"--{key.replace('_', '-')} {value}" for key, value in cell["settings"].items()]
     return " ".join(
         [
