@@ -311,7 +311,7 @@ def summary(found: dict[str, list[dict[str, Any]]], draws: int) -> str:
         "strangers found",
         "others unknown",
     ]
-    lines = ["# Labels for any proportions: all feature sets", "", f"Second halves, {draws} draws, scored once.", ""]
+    lines = ["# Labels for any proportions: all feature sets", "", f"Second halves, {draws} draws.", ""]
     lines += [_line(head), "|" + "---|" * len(head)]
     for name, rows in found.items():
         many, plain = [row for row in rows if row["labels"] >= 5], [row for row in rows if row["behind"] is not None]
