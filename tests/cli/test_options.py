@@ -46,6 +46,7 @@ def test_exponents_and_negative_numbers_are_numbers():
     [
         (["alpha", "1"], "got 'alpha' and '1'; needed one file, and settings as --name value"),
         (["--alpha"], "--alpha needs a value"),
+        (["--flip", "--alpha", "1"], "--flip needs a value: --flip VALUE; a switch is --flip true or --flip false"),
         (["--alpha", "1", "--alpha=2"], "--alpha is given twice"),
         (["--milestones", "[1,"], r"--milestones is '\[1,'; needed a value as in YAML"),
     ],

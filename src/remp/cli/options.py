@@ -71,8 +71,8 @@ def file_and_settings(first: str | None, rest: list[str]) -> tuple[str | None, d
         name, equals, text = argument[2:].partition("=")
         value = text if equals else next(arguments, None)
         setting = name.replace("-", "_")
-        if value is None:
-            raise ConfigError(f"--{name} needs a value: --{name} VALUE")
+        if value is None or (not equals and value.startswith("--")):
+            raise ConfigError(f"--{name} needs a value: --{name} VALUE; a switch is --{name} true or --{name} false")
         if setting in settings:
             raise ConfigError(f"--{name} is given twice; a setting has one value")
         settings[setting] = _read_value(name, value)
