@@ -4,19 +4,25 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from embedding_cases import SIDE, mean_colour_embedder
+from remp.backbones.embedding import Normalisation
 from remp.cli import app
 from remp.errors import CheckpointError, ConfigError, DataError
 from remp.export import FORMATS
 from remp.label_files import label_new
+from remp.propagation.fit import fit_rows
 from remp.propagation.saved import read_labelling
-from remp.studio.exports import export_session, filler, session_of_results
+from remp.studio.collection import open_collection
+from remp.studio.exports import export_session, filler, session_of_results, trained
+from remp.studio.session import open_session
 from studio_cases import numbers_of, started, write_collection
 
 
@@ -90,6 +96,20 @@ def test_the_classifier_says_of_the_same_pictures_what_the_studio_says(session, 
     assert done.probability[free].mean() == pytest.approx(ours.probability[free].mean(), abs=0.02)
 
 
+@pytest.mark.parametrize("grey", [0.0, 0.4])  # with 0.4, features are negative as often as positive: no root is taken
+def test_the_classifier_learns_from_the_features_that_new_pictures_will_have(tmp_path, monkeypatch, grey):
+    embedder = replace(mean_colour_embedder(), normalisation=Normalisation((grey,) * 3, (0.2, 1.0, 1.0)))
+    folder, seen = write_collection(tmp_path / "photos", labelled=3), []
+    session = open_session(open_collection(folder), folder, tmp_path / "kept.journal", lambda: embedder)
+    session.embed()
+    monkeypatch.setattr("remp.studio.exports.fit_rows", lambda rows, *_: seen.append(rows) or fit_rows(rows, *_))
+    trained(session, session.final())
+    pictures = np.stack([np.asarray(Image.open(folder / name)).mean((0, 1)) / 255 for name in session.task.names])
+    expected = (pictures - grey) / np.array([0.2, 1.0, 1.0])
+    learned = seen[0].take(np.arange(len(expected))).numpy()
+    assert np.allclose(*(rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (learned, expected)), atol=0.02)
+
+
 def test_it_labels_pictures_it_has_never_seen(session, tmp_path):
     model = export(session, tmp_path, "model") / "model.safetensors"
     new = write_collection(tmp_path / "new photos", 5)
@@ -112,7 +132,7 @@ def test_a_bare_journal_is_exported_as_the_page_would(session, tmp_path, name):
             {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
             for root in (written, from_page)
         )
-        changing = {Path("report.html"), Path("labels.json"), Path("remp-files.json")}  # with seconds; files by hash
+        changing = {Path("report.html"), Path("labels.json")}  # they tell seconds
         assert ours.keys() - changing == {path for path in theirs if not path.name.startswith(".")} - changing
         assert all(content == theirs[path] for path, content in ours.items() if path not in changing)
 

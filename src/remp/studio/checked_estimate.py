@@ -42,16 +42,17 @@ class Check:
     probability: float
     is_random: bool
 
-    def entry(self, names: Sequence[str]) -> list[Any]:
-        """The check as the journal keeps it."""
-        return [names[self.item], self.predicted, round(self.probability, 4), self.is_random]
+    def entry(self, names: Sequence[str], class_name: str) -> list[Any]:
+        """The check as the journal keeps it: by names, which stay when pictures or classes are added."""
+        return [names[self.item], class_name, round(self.probability, 4), self.is_random]
 
     @classmethod
-    def of_entry(cls, entry: Any, numbers: Mapping[str, int]) -> "Check | None":
-        """The check that the journal has kept; None for what is no check or of a picture that is gone."""
+    def of_entry(cls, entry: Any, numbers: Mapping[str, int], classes: Mapping[str, int]) -> "Check | None":
+        """The check that the journal has kept; None for what is no check, or of a picture or a class that is gone.
+        numbers, classes: the number of each picture and of each class, by name."""
         try:
             name, predicted, probability, is_random = entry
-            return cls(numbers[name], int(predicted), float(probability), is_random is True)
+            return cls(numbers[name], classes[predicted], float(probability), is_random is True)
         except (TypeError, ValueError, KeyError, OverflowError):
             return None
 

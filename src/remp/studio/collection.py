@@ -49,13 +49,15 @@ def open_collection(folder: Path, labels: Path | None = None) -> Items:
 
 @dataclass(frozen=True)
 class Features:
-    """What is embedded so far. items: (m,) numbers, ascending. values: (m, dim), rooted and of unit length.
-    content_hashes, picture_hashes: (m,), to find duplicates by."""
+    """What is embedded so far. items: (m,) numbers, ascending. values: (m, dim), of unit length. content_hashes,
+    picture_hashes: (m,), to find duplicates by. is_rooted: whether the root of the values was taken; that of features
+    which are negative as often as positive is not."""
 
     items: np.ndarray
     values: np.ndarray
     content_hashes: np.ndarray
     picture_hashes: np.ndarray
+    is_rooted: bool
 
     @cached_property
     def duplicates(self) -> Duplicates:
@@ -128,13 +130,14 @@ def _features(run: EmbeddingRun, *, in_place: bool) -> Features:
     """What a run has embedded. in_place: its values may be changed, so that there is one copy of them in memory."""
     items = np.flatnonzero(run.is_done)
     values = run.values if in_place and len(items) == len(run.values) else run.values[items]
-    transform, _ = fit_transform(ArrayRows(values), without_root_of_signed(_PARTS, ArrayRows(values)), Shard())
+    parts = without_root_of_signed(_PARTS, ArrayRows(values))
+    transform, _ = fit_transform(ArrayRows(values), parts, Shard())
     start = 0
     for chunk in ArrayRows(values).chunks():
         values[start : start + len(chunk)] = transform(chunk).numpy()
         start += len(chunk)
     contents = np.array([run.contents[number].hex() for number in items], dtype=str)
-    return Features(items, values, contents, run.pictures[items])
+    return Features(items, values, contents, run.pictures[items], parts.power)
 
 
 @dataclass(frozen=True)

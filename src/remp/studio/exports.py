@@ -124,7 +124,8 @@ def trained(session: Session, prediction: Prediction) -> Learned:
     free = np.flatnonzero(~task.is_labelled)
     kept = np.sort(np.concatenate([np.flatnonzero(task.is_labelled), sample_of(free, _MOST_FREE)]))
     values = features.values[kept]
-    raw = np.sign(values) * values**2  # the root is taken again, and the length, whatever it was, made one
+    # The fit takes the root again, and makes the length one, whatever it was.
+    raw = np.sign(values) * values**2 if features.is_rooted else values
     rows, labels = ArrayRows(raw), task.labels[kept]
     fitted = fit_rows(rows, labels, len(task.class_names))
     return Learned.of(fitted, rows, labels, task.class_names).made_by(embedder.name, embedder.side, embedder.hash)

@@ -96,10 +96,11 @@ class Session:
             said = self._said(action)
             apply(self.state, action)
             entry = {**with_names(action, self.task.names), "at": round(time.time(), 1)}
-            checks = {one.item: one for one in said if self.state.labels[one.item] != NONE}
+            classes = self.state.classes
+            checks = {one.item: one for one in said if self.state.labels[one.item] != NONE and one.predicted in classes}
             if checks:
                 self.checks.update(checks)
-                entry["said"] = [one.entry(self.task.names) for one in checks.values()]
+                entry["said"] = [one.entry(self.task.names, classes[one.predicted].name) for one in checks.values()]
             self.journal.append(entry)
             self._wake.notify_all()
         self._tell()
@@ -145,7 +146,8 @@ class Session:
         for entry in self.journal.entries:
             try:
                 apply(self.state, with_numbers(entry, numbers))
-                read = [Check.of_entry(one, numbers) for one in entry.get("said", ())]
+                classes = {one.name: number for number, one in self.state.classes.items()}
+                read = [Check.of_entry(one, numbers, classes) for one in entry.get("said", ())]
                 self.checks.update({one.item: one for one in read if one is not None})
             except (ConfigError, AttributeError, TypeError):
                 n_senseless += 1
