@@ -13,7 +13,7 @@ from pathlib import Path
 
 from remp.datasets import open_data
 from remp.episodes import Protocol
-from remp.evaluation.evaluate import draw_episodes, embed, score_episodes
+from remp.evaluation.evaluate import draw_episodes, embed, score_embedded
 from remp.evaluation.statistics import mean_interval
 from remp.methods import METHODS
 from remp.models import load
@@ -46,7 +46,7 @@ def main() -> None:
     for values in itertools.product(*GRID.values()):
         settings = dict(zip(GRID, values, strict=True))
         method = METHODS["remp"](**settings)
-        estimate = mean_interval(score_episodes(method, episodes, features, transform))
+        estimate = mean_interval(score_embedded(method, episodes, features, transform))
         rows.append({**settings, "accuracy": round(estimate.mean, 5), "half_width_95": round(estimate.half_width, 5)})
     rows.sort(key=lambda row: -row["accuracy"])
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,13 @@ from naive_remp import naive_attention, naive_prototypes
 from remp import Rectification, ReMPClassifier
 from remp.errors import ConfigError
 
+
+def test_score_of_unequal_lengths_says_so():
+    model = ReMPClassifier().fit([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2]], [0, 1, -1])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.score([[1.0, 0.0]], [0, 1])
+
+
 EXCEPTIONS = {
     "check_classifiers_classes": "its last case has a class called -1, which here means no label; scikit-learn exempts "
     "its own semi-supervised classifiers by their names"

@@ -1,6 +1,7 @@
 """What is to be labelled, read: pictures, a file or a Parquet dataset of embeddings; with labels, or for a model."""
 
 import os
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from remp.backbones.embedding import Embedder
 from remp.engine import Engine, Threads
 from remp.engine.dataset import open_dataset, open_unlabelled
 from remp.engine.embed import embed
+from remp.engine.parts import EmbeddingParts
 from remp.errors import CheckpointError, ConfigError
 from remp.labelling.embedding import Stage, embed_pictures
 from remp.labelling.embedding.cache import digest
@@ -21,7 +23,7 @@ from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.propagation.fit import Learned
 from remp.rows import ArrayRows, Rows, Shard
 from remp.rows.dataset import is_part
-from remp.system.files import Place, home
+from remp.system.files import Place, home, place
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,9 @@ def read_source(
     if engine is not None:
         embedder = model.embedder() if model else find_embedder(options.backbone, side=options.side)
         key = digest(os.path.abspath(path).encode("utf-8", "surrogateescape"), embedder.hash.encode()).hex()
-        kept = home() / "datasets" / key  # for the next run, too
+        kept = home() / "datasets" / key  # for the next run, too, which embeds what is new
+        if EmbeddingParts(place(kept)).is_outdated():
+            shutil.rmtree(kept)
         folder = embed(path, kept, backbone=embedder, engine=engine).folder
         return _read_dataset(folder, options, labels, model, engine)
     return _read_pictures(path, options, labels, model, shard)

@@ -133,6 +133,8 @@ def find_embedder(name: str | Embedder = DEFAULT_EMBEDDER, *, side: int | None =
     (2, 256)
     """
     if isinstance(name, Embedder):
+        if side not in (None, name.side):
+            raise ConfigError(f"got a side of {side} pixels and an embedder for {name.side}: leave the side out")
         return name
     if side is not None and side not in SIDES:
         raise ConfigError(f"got a side of {side!r} pixels; needed a whole number: {SIDES.start} … {SIDES.stop - 1}")

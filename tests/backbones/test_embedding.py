@@ -1,6 +1,8 @@
 """Embedders: one value for pretrained backbones, checkpoints of ours and models of timm."""
 
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from remp.backbones.efficientnet_lite import PACKAGE
+from remp.backbones.efficientnet_lite import PACKAGE, BuiltWhenUsed
 from remp.errors import CheckpointError, ConfigError
 from remp.evaluation.evaluate import embed
 from remp.models import find_embedder, load
@@ -166,3 +168,24 @@ def test_without_timm_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(ConfigError, match=r"timm:resnet18 needs timm.*pip install timm"):
         find_embedder("timm:resnet18")
+
+
+def test_an_embedder_is_made_for_one_side(train_tiny):
+    embedder = find_embedder(str(train_tiny()))
+    assert find_embedder(embedder, side=embedder.side) is embedder
+    with pytest.raises(ConfigError, match="leave the side out"):
+        find_embedder(embedder, side=embedder.side + 1)
+
+
+def test_threads_that_come_at_once_build_one_network():
+    built = []
+
+    def build():
+        time.sleep(0.05)
+        built.append(1)
+        return torch.nn.Identity()
+
+    network, images = BuiltWhenUsed(build), torch.ones(1)
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(lambda _: bool(network(images)), range(8)))
+    assert built == [1]

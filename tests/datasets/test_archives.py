@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import stat
 import struct
 import tarfile
@@ -35,6 +36,14 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_a_tar_a_zip_and_a_folder_read_alike(source: Path) -> None:
     members = open_members(source)
     assert {name: members.read(name) for name in members.names()} == MEMBERS
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such names")
+def test_a_folder_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "Film: part 1").mkdir()
+    (tmp_path / "Film: part 1" / "a.txt").write_bytes(b"1")
+    members = open_members(tmp_path)
+    assert [members.read(name) for name in members.names()] == [b"1"]
 
 
 @pytest.mark.parametrize("name", ["../evil.txt", "/etc/evil.txt", "a/../../evil.txt", "C:/evil.txt", "..\\evil.txt"])

@@ -2,7 +2,9 @@
 
 import hashlib
 import re
+import ssl
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -78,6 +80,18 @@ def test_a_dropped_connection_is_taken_up_where_it_broke(server: Server, tmp_pat
     server.break_after = 300_000
     assert fetch(server.download(), tmp_path, wait_seconds=0).read_bytes() == CONTENT
     assert server.starts == [0, 300_000, 600_000, 900_000]
+
+
+def test_a_broken_line_of_tls_is_taken_up_again(server: Server, tmp_path: Path, monkeypatch) -> None:
+    ask, problems = urllib.request.urlopen, [ssl.SSLError("record layer failure"), ssl.SSLEOFError("EOF")]
+
+    def fail_first(*arguments, **named):
+        if problems:
+            raise problems.pop()
+        return ask(*arguments, **named)
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail_first)
+    assert fetch(server.download(), tmp_path, wait_seconds=0).read_bytes() == CONTENT
 
 
 def test_a_server_that_keeps_dropping_is_given_up_and_a_later_run_goes_on(server: Server, tmp_path: Path) -> None:

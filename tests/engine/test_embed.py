@@ -156,8 +156,9 @@ def test_pictures_that_cannot_be_read_are_named_and_do_not_stop_the_rest(tmp_pat
 
 @pytest.mark.parametrize("kind", ["bytes", "structs", "paths"])
 def test_parquet_with_pictures_or_paths_is_embedded(tmp_path, own_home, kind):
-    write_pictures(tmp_path / "tables" / "photos", 25)
-    paths = sorted((tmp_path / "tables" / "photos").iterdir())
+    tables = tmp_path / "which tables?"
+    write_pictures(tables / "photos", 25)
+    paths = sorted((tables / "photos").iterdir())
     cells = {
         "bytes": [path.read_bytes() for path in paths],
         "structs": [{"bytes": path.read_bytes(), "path": path.name} for path in paths],
@@ -168,8 +169,8 @@ def test_parquet_with_pictures_or_paths_is_embedded(tmp_path, own_home, kind):
         content = {column: [cells[i] for i in span], "label": [str(i % 3) if i < 5 else None for i in span]}
         if kind == "bytes":
             content["id"] = [f"{i:04d}" for i in span]
-        parquet.write_table(pyarrow.table(content), tmp_path / "tables" / f"{number}.parquet", row_group_size=4)
-    embedded(tmp_path / "tables", tmp_path / "out")
+        parquet.write_table(pyarrow.table(content), tables / f"{number}.parquet", row_group_size=4)
+    embedded(tables, tmp_path / "out")
     check(tmp_path / "out", range(25))
     assert read(tmp_path / "out")["label"] == ["0", "1", "2", "0", "1", *[None] * 20]
 

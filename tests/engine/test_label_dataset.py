@@ -151,6 +151,23 @@ def test_an_engine_takes_no_single_file(tmp_path):
         label(path, out=tmp_path / "a", engine=Threads())
 
 
+def test_an_engine_labels_the_folder_as_it_is_now(tmp_path, own_home):
+    photos, embedder = tmp_path / "photos", mean_colour_embedder()
+    few_photos(photos)
+    options = LabelOptions(backbone=embedder, unknown=False, class_folders="copy")
+    label(photos, options, out=tmp_path / "first", engine=Threads())
+    (photos / "unlabelled" / "10.png").rename(photos / "blue" / "10.png")  # as the report advises
+    (photos / "unlabelled" / "12.png").unlink()
+    Image.new("RGB", (20, 20), (250, 9, 9)).save(photos / "unlabelled" / "14.png")  # was blue
+    Image.new("RGB", (20, 20), (9, 9, 250)).save(photos / "unlabelled" / "99.png")
+    there = label(photos, options, out=tmp_path / "there", engine=Threads())
+    here = label(photos, options, out=tmp_path / "here")
+    assert there.task.names == here.task.names
+    np.testing.assert_array_equal(there.labels, here.labels)
+    assert [path.name for path in (tmp_path / "there").rglob("14.png")] == ["14.png"]
+    assert there.labels[there.task.names.index("unlabelled/14.png")] == there.task.class_names.index("red")
+
+
 def few_photos(folder):
     """Five red and five blue pictures with their class as a folder, and as many without."""
     for number in range(20):

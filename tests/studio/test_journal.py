@@ -91,6 +91,16 @@ def test_a_file_that_is_no_journal_is_left_alone(folder, content):
     assert path.read_bytes() == content
 
 
+def test_a_journal_whose_first_line_was_cut_off_is_started_again(folder):
+    path = folder.with_name("photos.journal")
+    opened(folder)
+    whole = path.read_bytes()
+    for n_bytes in (20, len(whole) // 2, len(whole) - 2):
+        path.write_bytes(whole[:n_bytes])
+        opened(folder).append({"do": "undo"})
+        assert opened(folder).entries == [{"do": "undo"}]
+
+
 def test_on_a_full_disk_entries_wait_and_are_written_later(folder, monkeypatch):
     journal = opened(folder)
     write = os.write

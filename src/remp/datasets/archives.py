@@ -57,10 +57,16 @@ def _damage_is_told(path: Path, name: str = "") -> Any:
 
 
 def _check_member(path: Path, name: str, size: int) -> None:
-    parts, shown = PurePosixPath(name.replace("\\", "/")).parts, repr(shortened(name))
+    parts = PurePosixPath(name.replace("\\", "/")).parts
     if not parts or parts[0].startswith("/") or ":" in parts[0] or ".." in parts or "\0" in name:
+        shown = repr(shortened(name))
         raise DataError(f"{path} has a member {shown} that would leave the target folder: refused, do not trust it")
+    _check_size(path, name, size)
+
+
+def _check_size(path: Path, name: str, size: int) -> None:
     if size > MEMBER_LIMIT:
+        shown = repr(shortened(name))
         raise DataError(f"{path} has a member {shown} of {size} bytes, more than {MEMBER_LIMIT}: refused")
 
 
@@ -99,7 +105,7 @@ class _FolderMembers:
     def read(self, name: str) -> bytes:
         path = self.path / name
         with border(f"{path} cannot be read", "see that it is there and that you may read it"):
-            _check_member(self.path, name, path.stat().st_size)
+            _check_size(self.path, name, path.stat().st_size)
             return path.read_bytes()
 
 

@@ -214,8 +214,13 @@ def _replace_folder(new: Path, target: Path) -> None:
     if target.exists():
         old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
         os.replace(target, old / "set")
-        os.replace(new, target)
-        shutil.rmtree(old, ignore_errors=True)
+        try:
+            os.replace(new, target)
+        except OSError:
+            os.replace(old / "set", target)
+            raise
+        finally:
+            shutil.rmtree(old, ignore_errors=True)
     else:
         os.replace(new, target)
 

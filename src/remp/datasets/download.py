@@ -6,6 +6,7 @@ Not by pooch, which starts again from the beginning: some of these archives have
 import hashlib
 import http.client
 import os
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -62,7 +63,7 @@ def _fetch_all(download: Download, partial: Path, wait_seconds: float) -> None:
                     f"{download.url} answers {error.code} {error.reason}: get the file elsewhere, pass it with --from"
                 ) from error
             problem: Exception = error
-        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
             problem = error
         if attempt < _ATTEMPTS:
             time.sleep(wait_seconds * attempt)

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,17 @@ class EmbeddingParts:
             self._write(f"_blocks-{len(plans):05d}.jsonl.gz", gzip.compress(lines.encode(), mtime=0))
         return planned + new
 
+    def is_outdated(self) -> bool:
+        """Whether a picture of the folder is gone, or was written or moved to its place after it was planned to embed
+        it. Of folders of this machine only."""
+        for name in self.folder.files():
+            if name.startswith("_blocks-"):
+                planned = (self.folder / name).path.stat().st_mtime
+                paths = (Path(b.folder, one) for b in self._plan(name) if isinstance(b, FolderBlock) for one in b.names)
+                if not all(_is_older(path, planned) for path in paths):
+                    return True
+        return False
+
     def finished(self, blocks: list[Block]) -> dict[int, list[tuple[str, str]]]:
         """The numbers of the blocks whose part is there and whole, each with what was skipped in it."""
         names = {name for name in self.folder.files() if name.startswith("part-")}
@@ -142,6 +154,14 @@ class EmbeddingParts:
                 f"{self.folder / name} cannot be written: {why}. What is finished is kept: fix that, and the same "
                 "command goes on from there"
             ) from error
+
+
+def _is_older(path: Path, time: float) -> bool:
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return max(found.st_mtime, found.st_ctime) <= time
 
 
 def part_name(number: int) -> str:

@@ -1,6 +1,7 @@
 """Pictures that are to be embedded, in blocks: of a folder, or of Parquet with a column of pictures or of paths."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -215,6 +216,7 @@ def _beside(file: str, path: str) -> Place:
     """Where a path in a Parquet file leads."""
     if "://" in path or path.startswith("/"):
         return Place(path)
-    folder, _, options = file.partition("?")
-    parent = folder.rpartition("/")[0]
-    return Place(f"{parent}?{options}" if options else parent) / path
+    if Place(file).is_local:
+        return Place(os.path.join(os.path.dirname(file), path))
+    folder, mark, options = file.partition("?")
+    return Place(f"{folder.rpartition('/')[0]}{mark}{options}") / path

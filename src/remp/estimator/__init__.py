@@ -306,6 +306,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         >>> model.score([[0.8, 0.3], [0.1, 0.7], [0.5, 0.5]], [0, 1, -1])
         1.0
         """
+        check_consistent_length(X, y, sample_weight)
         classes, codes = encoded(y)
         given = codes != UNLABELLED
         weight = None if sample_weight is None else np.asarray(sample_weight)[given]

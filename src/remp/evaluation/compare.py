@@ -15,7 +15,7 @@ from remp.datasets.base import ImageSet
 from remp.episodes import Protocol
 from remp.episodes.files import EpisodeFile, episode_hash
 from remp.errors import ConfigError
-from remp.evaluation.evaluate import draw_episodes, score_episodes
+from remp.evaluation.evaluate import draw_episodes, score_embedded
 from remp.evaluation.frozen_features import FrozenFeatures
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import Row, WithoutLayers, has_layers
@@ -250,7 +250,7 @@ def _plain(features: FrozenFeatures, drawn: EpisodeFile, entries: Sequence[Row])
     for entry in entries:
         if has_layers(entry.name, entry.result.settings) and len(drawn.episodes) > 1:  # one episode has no interval
             method = _method(entry.name, features, layers=0)
-            without = score_episodes(method, drawn.episodes, features.values, features.transform)
+            without = score_embedded(method, drawn.episodes, features.values, features.transform)
             found[entry.name] = WithoutLayers.of(entry.result.accuracies, without)
     return found
 
@@ -259,7 +259,7 @@ def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
     owner: type = KNOWN[name]
     method = _method(name, features)
     started = time.perf_counter()
-    accuracies = score_episodes(method, drawn.episodes, features.values, features.transform)
+    accuracies = score_embedded(method, drawn.episodes, features.values, features.transform)
     seconds = time.perf_counter() - started
     result = Result(
         accuracies=accuracies,

@@ -145,7 +145,7 @@ def accuracies(
         return _score_image_episodes(method, episodes, images.images, normalisation)
     if features is None:
         features = embed(method, images.images, normalisation, transform)
-    return score_episodes(method, episodes, features, transform)
+    return score_embedded(method, episodes, features, transform)
 
 
 def embed(
@@ -158,9 +158,7 @@ def embed(
         return embed_images(method.embed, prepare, images, batch=EMBED_BATCH, transform=transform, advance=bar.advance)
 
 
-def score_episodes(
-    method: Method, episodes: Episodes, features: Tensor, transform: FeatureTransform = NO_TRANSFORM
-) -> np.ndarray:
+def score_episodes(method: Method, episodes: Episodes, features: Tensor) -> np.ndarray:
     """Accuracy of each episode, given the features of all images.
 
     Parameters
@@ -171,8 +169,6 @@ def score_episodes(
         E episodes of image ids.
     features : Tensor
         (n, …) of all images, by id.
-    transform : FeatureTransform, optional
-        What is done to the features of an episode first.
 
     Returns
     -------
@@ -189,6 +185,12 @@ def score_episodes(
     >>> score_episodes(METHODS["protonet"](), episodes, features)
     array([1., 1., 1.])
     """
+    return score_embedded(method, episodes, features, NO_TRANSFORM)
+
+
+def score_embedded(method: Method, episodes: Episodes, features: Tensor, transform: FeatureTransform) -> np.ndarray:
+    """As `score_episodes`, with features that `embed` made by this transform; what is left of it is done here: to
+    centre each episode."""
     items = (episodes.support.shape[1] + episodes.query.shape[1]) * features[0].numel()
     of_a_core = -(-len(episodes) // torch.get_num_threads())
     batch = max(1, min(SCORE_BYTES // (items * features.element_size()), of_a_core))

@@ -10,7 +10,7 @@ import torch
 from remp.datasets import ImageSet, open_data
 from remp.episodes import Episodes, Protocol
 from remp.errors import RempError
-from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_episodes
+from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_embedded
 from remp.methods.base import Method
 from remp.models import Trained, load
 from remp.rectification.transform import FeatureTransform
@@ -81,7 +81,7 @@ class _Scoring:
             images = self._images.images[self._used]
             self._features = embed(self._network.method, images, trained.normalisation, self._transform)
         places = episodes.map(lambda ids: torch.from_numpy(np.searchsorted(self._used, ids.numpy())))
-        return score_episodes(method, places, self._features, self._transform)
+        return score_embedded(method, places, self._features, self._transform)
 
     def _episodes(self, item: Item, cell: dict[str, Any]) -> Episodes:
         protocol, n_episodes = Protocol(item.n_way, cell["n_shot"], item.n_query), min(CHECKED, cell["n_episodes"])

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ def write_results(folder: Path, name: str, item: Item, cells: Sequence[Cell], co
         "command": command,
         "cells": [{"status": cell.status, **cell.record} for cell in cells],
     }
-    write_atomically(folder / "results.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     arrays: dict[str, Any] = {cell.key: cell.accuracies.astype(np.float32) for cell in cells if cell.status == "done"}
-    with (folder / "accuracies.npz").open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    packed = BytesIO()
+    np.savez_compressed(packed, **arrays)
+    write_atomically(folder / "accuracies.npz", packed.getvalue())
+    write_atomically(folder / "results.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     write_atomically(folder / "table.md", (table_text(item, content, folder) + "\n").encode())
 
 

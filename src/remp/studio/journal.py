@@ -5,6 +5,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -90,6 +91,7 @@ def _with_items(action: Action, translate: Any) -> dict[str, Any]:
 _FORMAT = 1
 # Pictures whose bytes tell whether a journal belongs to a collection, and the share of them that has to fit.
 _WITNESSES, _FITTING = 32, 0.5
+_STARTED = re.compile(rb'[0-9a-f]{8} \{"journal"[^\n]*')  # a first line that was cut off: nothing is lost with it
 
 
 def journal_of(results: Path) -> Path:
@@ -183,7 +185,7 @@ class Journal:
                 self._header = entry
             else:
                 self.entries.append(entry)
-        if content and self._header is None:
+        if content and self._header is None and not _STARTED.fullmatch(content):
             raise DataError(f"{self.path} is not a journal of remp studio: give another --out, or move it away")
 
 

@@ -203,6 +203,8 @@ class OneServer:
         self._open.flush()
 
     def close(self) -> None:
+        if os.name == "nt":  # deletes no file that is open
+            self._open.close()
         self._file.unlink(missing_ok=True)
         self._open.close()
 

@@ -2,6 +2,7 @@
 that are either the old one or the whole new one."""
 
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,7 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
 
     content: all of it, or pieces that are made while they are written.
     """
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")  # two may write the same file at once
     try:
         with partial.open("wb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)

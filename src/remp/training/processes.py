@@ -102,6 +102,10 @@ class Processes:
     def backward(self, loss: Tensor) -> None:
         self._fabric.backward(loss)
 
+    def clip(self, wrapped: Any, optimiser: Any, limit: float) -> None:
+        """Shorten the gradient of all parameters to this norm; in 16-mixed, without the scale of the loss."""
+        self._fabric.clip_gradients(wrapped, optimiser, max_norm=limit, error_if_nonfinite=False)
+
     def no_sync(self, wrapped: Any) -> AbstractContextManager[None]:
         return self._fabric.no_backward_sync(wrapped)
 

@@ -20,7 +20,7 @@ from remp.config import RunConfig, make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes
 from remp.errors import CheckpointError, ConfigError, DataError, EpisodeError, Interrupted, TrainingError
-from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_episodes
+from remp.evaluation.evaluate import accuracies, draw_episodes, embed, score_embedded
 from remp.evaluation.side_by_side import WithoutLayers, has_layers
 from remp.methods import KNOWN, METHODS
 from remp.methods.base import backbone_of
@@ -131,7 +131,7 @@ class Trainer:
         transform = FeatureTransform.parse(self.config.transform)
         rectified, plain = (load_trained(self.folder.best, changes).method for changes in ({}, {"layers": 0}))
         features = embed(rectified, self.validation_set.images, self.normalisation, transform)
-        scores = [score_episodes(m, self.validation_episodes, features, transform) for m in (rectified, plain)]
+        scores = [score_embedded(m, self.validation_episodes, features, transform) for m in (rectified, plain)]
         found = WithoutLayers.of(*scores)
         self.folder.log({"event": "without rectification", "episodes": self.done, **found.as_dict()})
         print(f"On validation classes: {found.sentence(_CURE)}", flush=True)
@@ -173,7 +173,7 @@ class Trainer:
         terms = self._gradients(range(first, first + n_own), window)
         self._check_finite(terms)
         if self.config.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.method.parameters(), self.config.clip)
+            self.processes.clip(self.wrapped, self.wrapped_optimiser, self.config.clip)
         self.wrapped_optimiser.step()
         self.wrapped_optimiser.zero_grad(set_to_none=True)
         self.processes.merge_running_statistics(statistics, n_own)

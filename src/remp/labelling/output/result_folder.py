@@ -32,14 +32,14 @@ class ResultFolder:
     def check(self) -> None:
         """Raise now what would be raised after hours of work: the folder is taken, or none can be made there."""
         self._refuse_if_taken()
-        with _one_line_errors(self.path):
+        with self._one_line_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             remove_abandoned(self.path.parent, _PARTIAL)
             _new_folder(self.path, _PARTIAL).rmdir()
 
     def write(self, fill: Callable[[Path], None]) -> Path:
         """Have `fill` write into a hidden folder beside, then give that its name; returns the folder."""
-        with _one_line_errors(self.path):
+        with self._one_line_errors():
             partial = _new_folder(self.path, _PARTIAL)
             try:
                 fill(partial)
@@ -66,7 +66,20 @@ class ResultFolder:
             _exchange(partial, self.path)
             return self.path
         free = next(path for path in numbered(self.path) if not is_taken(path)) if self.numbered else self.path
+        if os.name == "nt" and free.exists():  # Windows renames onto nothing, not onto an empty folder either
+            free.rmdir()
         return partial.rename(free)  # fails if somebody has put something there meanwhile
+
+    @contextmanager
+    def _one_line_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            where = f" ({os.fsdecode(error.filename)!r})" if error.filename else ""
+            raise OutputError(
+                f"{self.path} cannot be written: {error.strerror or error}{where}. Nothing was left there; fix that or "
+                f"give another {self.option}. The same command starts from the embeddings made so far"
+            ) from error
 
 
 def is_taken(path: Path) -> bool:
@@ -93,18 +106,6 @@ def _new_folder(beside: Path, kind: str) -> Path:
     folder = beside.parent / f"{kind}{uuid.uuid4().hex[:12]}"
     folder.mkdir()
     return folder
-
-
-@contextmanager
-def _one_line_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        where = f" ({os.fsdecode(error.filename)!r})" if error.filename else ""
-        raise OutputError(
-            f"{path} cannot be written: {error.strerror or error}{where}. Nothing was left there; fix that or give "
-            "another --out. The same command starts from the embeddings made so far"
-        ) from error
 
 
 def write_manifest(folder: Path, maker: str = "") -> None:

@@ -196,7 +196,10 @@ class _Finder:
         around it."""
         for way in (path, path.replace("\\", "/"), path.replace("\\", "/").strip()):
             for base in (self._folder, self._beside):
-                name = os.path.relpath(os.path.join(base, way), self._folder).replace(os.sep, "/")
+                try:
+                    name = os.path.relpath(os.path.join(base, way), self._folder).replace(os.sep, "/")
+                except ValueError:  # on another drive of Windows
+                    continue
                 number = self._numbers.get(name, self._composed.get(_compose(name)))
                 if number is not None:
                     return number
