@@ -168,7 +168,7 @@ def test_settings_of_the_method_can_be_changed_when_it_is_loaded(path):
 
 
 def test_settings_of_the_training_cannot_be_changed_afterwards(path):
-    with pytest.raises(ConfigError, match="'n_shot' was settled in training; settings of 'remp' to change are: alpha"):
+    with pytest.raises(ConfigError, match="'n_shot' is fixed by training; of 'remp' you can change: alpha"):
         load_trained(path, {"n_shot": 5})
 
 

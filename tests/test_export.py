@@ -306,7 +306,9 @@ def test_labels_of_rows_are_told_from_those_of_pictures(tmp_path):
     (tmp_path / "X-labelled").mkdir()
     said = {"made_with": {"labels": "y.csv", "reject": None}, "items": []}
     (tmp_path / "X-labelled" / "labels.json").write_text(json.dumps(said))
-    with pytest.raises(DataError, match="X-labelled has labels of rows, not of pictures: use its"):
+    with pytest.raises(
+        DataError, match="X-labelled was made from embeddings, so there are no pictures to export: use its"
+    ):
         read_results(tmp_path / "X-labelled")
 
 

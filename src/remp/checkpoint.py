@@ -138,7 +138,7 @@ def _changed(config: RunConfig, overrides: dict[str, Any]) -> RunConfig:
     for name in overrides:
         if name in config.flat() and name not in config.method_settings:
             own = ", ".join(config.method_settings) or "none"
-            raise ConfigError(f"{name!r} was settled in training; settings of {config.method!r} to change are: {own}")
+            raise ConfigError(f"{name!r} is fixed by training; of {config.method!r} you can change: {own}")
     return make_config({**config.flat(), **overrides}) if overrides else config
 
 

@@ -114,9 +114,7 @@ def find_pictures_of(results: Path, given: Path | None) -> Path:
         return pictures
     made_with = said_with(results)
     if given is None and made_with and "backbone" not in made_with:
-        raise DataError(
-            f"{results} has labels of rows, not of pictures: use its labels.csv; remp label --save keeps a model"
-        )
+        raise DataError(f"{results} was made from embeddings, so there are no pictures to export: use its labels.csv")
     if not results.exists():
         raise DataError(f"there is no {str(results)!r}: give the folder that remp label or remp studio has written")
     raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")

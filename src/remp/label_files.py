@@ -184,7 +184,7 @@ def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFold
     here = Path(os.path.abspath(source))
     if out is None:
         if not here.name:
-            raise ConfigError(f"{source} has nothing beside it: give --out FOLDER for the results")
+            raise ConfigError(f"the results cannot be put beside {source}: give --out FOLDER")
         return ResultFolder(here.with_name(f"{_title(source)}-labelled"), overwrite, numbered=True)
     _check_outside(out, source, "--out")
     return ResultFolder(Path(os.path.abspath(out)), overwrite)

@@ -57,13 +57,13 @@ class SavedModel:
                 f"{self.path} was learned from features of your own: give features made the same way, --embeddings FILE"
             )
         embedder = self.given or find_embedder(str(name), side=self.learned.side)
-        self.check_embedder(f"{name} that is installed here", embedder.hash)
+        self.check_embedder(f"{name} installed here", embedder.hash)
         return embedder
 
     def check_embedder(self, what: str, embedder: str) -> None:
         """Raise a CheckpointError if this hash of an embedder is not that of the model."""
         if embedder != self.learned.embedder:
-            raise CheckpointError(f"{self.path} was made with another backbone than the {what}: use the same one")
+            raise CheckpointError(f"{self.path} was not made with the {what}: use the one it was made with")
 
     def check_rows(self, rows: Rows, source: Path | Place) -> None:
         """Raise a ConfigError if the rows are of another length than those that the model was learned from."""
@@ -189,7 +189,7 @@ def _picture_task(source: Path, labels: Path | None) -> tuple[Items, str]:
     how = (
         "put examples into sub-folders named by their class and the others loose or into unlabelled/, or give --labels"
     )
-    if len(task.class_names) == 1 and task.is_labelled.all():  # an archive often unfolds to one folder that has all
+    if len(task.class_names) == 1 and task.is_labelled.all():  # an archive often unpacks to one folder that has all
         inner = source / task.class_names[0]
         how = f"all lie in one folder; if that is the one with the class folders, label {str(inner)!r}. Else {how}"
     return task, how

@@ -53,7 +53,7 @@ def shortened(text: str, most: int = 200) -> str:
 def listed(names: list[str], most: int = 10) -> str:
     """Names for a message: the first few, each of sensible length."""
     shown = ", ".join(shortened(name, 60) for name in names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def _is_raised_by_remp(error: BaseException) -> bool:

@@ -138,7 +138,7 @@ def test_an_error_is_one_line_and_exit_code_1(prepared, capsys, monkeypatch, arg
 def test_shots_of_evaluation_given_as_a_setting_of_training_are_refused(run, capsys, monkeypatch):
     code, printed = fails(capsys, monkeypatch, "evaluate", run, "--n_shot", "5")
     assert code == 1
-    assert "'n_shot' was settled in training" in printed
+    assert "'n_shot' is fixed by training" in printed
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(prepared, tiny, tmp_path, capsys, monkeypatch):

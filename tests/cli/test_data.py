@@ -60,5 +60,5 @@ def test_a_set_that_is_drawn_needs_no_preparation_to_be_looked_at() -> None:
     "option", [("--size", 20), ("--from", "photos"), ("--download",), ("--rotations",), ("--seed", 1)]
 )
 def test_a_set_that_is_drawn_takes_no_options(option: tuple[object, ...]) -> None:
-    with pytest.raises(DataError, match="glyphs is drawn, always alike: leave out"):
+    with pytest.raises(DataError, match="glyphs is generated and takes no options: leave out"):
         run("prepare", "glyphs", *option)

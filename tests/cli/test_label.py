@@ -245,8 +245,8 @@ def test_a_folder_beside_which_nothing_can_be_written_is_known_before_the_work(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Give either a folder of pictures or --embeddings FILE"),
-        (["photos", "--embeddings", "X.npy"], "Give either a folder of pictures or --embeddings FILE"),
+        ([], "give what to label: either a folder of pictures or --embeddings FILE"),
+        (["photos", "--embeddings", "X.npy"], "give what to label: either a folder of pictures or --embeddings FILE"),
         (["photos", "--copy", "--link"], "--copy and --link were both given"),
         (["photos", "--reject", "90"], "reject is 90.0; needed a probability"),
         (["photos", "--next", "-1"], "needed a whole number, 0 or more"),
@@ -259,8 +259,8 @@ def test_a_folder_beside_which_nothing_can_be_written_is_known_before_the_work(
         (["--embeddings", "X.npy", "--copy"], "--copy is for pictures"),
         (["--embeddings", "X.txt"], "--embeddings X.txt is not a file of features; needed .npy, .npz or .parquet"),
         (["--embeddings", "photos"], "A folder of pictures is given without --embeddings"),
-        ([""], "Give either a folder of pictures or --embeddings FILE"),
-        (["/", "--reject", "0.5"], "nothing beside it: give --out"),
+        ([""], "give what to label: either a folder of pictures or --embeddings FILE"),
+        (["/", "--reject", "0.5"], "the results cannot be put beside /: give --out"),
         (["nothing"], "'nothing' is not a folder"),
         (["photos", "--labels", "none.csv"], "'none.csv' cannot be read"),
     ],

@@ -152,7 +152,7 @@ def test_a_small_archive_does_not_unfold_without_end(tmp_path: Path, content: tu
     (tmp_path / "x.tar.gz").write_bytes(content[1]())
     outcome = bounded(lambda: open_members(tmp_path / "x.tar.gz"))
     assert outcome.kind == "DataError", outcome
-    assert "unfolds to more than" in outcome.text
+    assert "unpacks to more than" in outcome.text
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -184,7 +184,7 @@ def test_many_large_members_in_a_small_zip_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for i in range(4):
             archive.writestr(f"{i}.txt", bytes(2**26))
-    with pytest.raises(DataError, match="unfolds to more than"):
+    with pytest.raises(DataError, match="unpacks to more than"):
         open_members(tmp_path / "x.zip")
 
 

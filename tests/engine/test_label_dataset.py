@@ -206,7 +206,7 @@ def test_a_model_of_another_backbone_or_width_is_refused(tmp_path, own_home):
     embed(few_photos(tmp_path / "photos"), tmp_path / "data", backbone=mean_colour_embedder(), block=8)
     embed(tmp_path / "photos", tmp_path / "other", backbone=mean_colour_embedder("other"), block=8)
     label(tmp_path / "data", out=tmp_path / "first", save=tmp_path / "model")
-    with pytest.raises(CheckpointError, match=r"another backbone than the other at 128 pixels of .*other"):
+    with pytest.raises(CheckpointError, match=r"was not made with the other at 128 pixels of .*other"):
         label_new(tmp_path / "other", tmp_path / "model", out=tmp_path / "a")
     with pytest.raises(ConfigError, match=r"has 8 numbers in a row, .* was learned from 3"):
         label_new(write(tmp_path / "many"), tmp_path / "model", out=tmp_path / "a")

@@ -24,7 +24,7 @@ ARRAYS = ["labels", "best", "runner_up", "probability", "margin", "status", "bef
     ("options", "message"),
     [
         ({"reject": "0.9"}, "reject is '0.9'; needed a probability"),
-        ({"n_next": 2.5}, "2.5 items to label next were asked for; needed a whole number"),
+        ({"n_next": 2.5}, "n_next is 2.5; needed a whole number"),
         ({"class_folders": "move"}, "class_folders is 'move'; choose from: copy, link"),
         ({"class_folders": True}, "class_folders is True; choose from: copy, link"),
         ({"backbone": None}, "backbone is None; needed the name of one"),

@@ -173,6 +173,9 @@ def test_rectification_that_hurts_is_left_out_of_the_adaptive_rule_only():
     rows[:, 1:] += 6 * np.where(random.random(300) < 0.5, 1, -1)[:, None]  # heaps that are no classes
     labels = np.where(np.arange(300) < 60, truth, -1)
     settings = {"transform": "none", "layers": 10}
+    assert fit_rows(ArrayRows(rows), labels, 2, Adaptive(transform="none")).left_out
+    easy, given, _ = heaps([40, 40], noise=0.3)
+    assert not fit_rows(ArrayRows(easy), given, 2).left_out
     paper = fit_rows(ArrayRows(rows), labels, 2, Propagation(scale=40.0, similarity="cosine", **settings))
     assert not paper.left_out
     before = propagate(ArrayRows(rows), labels, 2, Propagation(**settings))

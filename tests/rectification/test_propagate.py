@@ -133,14 +133,13 @@ def test_without_unlabelled_rows_the_prototypes_are_the_class_means():
     assert result.moves == ()
 
 
-def test_without_rectification_everything_is_as_with_the_class_means():
+def test_not_rectified_logits_are_those_without_layers():
     rows, labels = table()
     case = Propagation(scale=5.0, similarity="euclidean", residual=True, balanced=True, layers=3)
-    result = propagate(ArrayRows(rows), labels, N_CLASSES, case)
+    result, plain = (propagate(ArrayRows(rows), labels, N_CLASSES, replace(case, layers=n)) for n in (3, 0))
     given = torch.from_numpy(rows)
-    plain = result.without_rectification()
-    torch.testing.assert_close(plain.logits(given), result.logits(given, rectified=False), rtol=0, atol=0)
-    assert not torch.allclose(plain.logits(given), result.logits(given), atol=0.1)
+    torch.testing.assert_close(result.logits(given, rectified=False), plain.logits(given), rtol=0, atol=0)
+    assert not torch.allclose(result.logits(given), plain.logits(given), atol=0.1)
 
 
 def test_every_pass_sees_the_labels_as_they_were_at_first():

@@ -1,6 +1,7 @@
 """What the studio predicts is what `remp label` says of the same labels."""
 
 import csv
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,7 @@ def test_a_folder_without_pictures_is_refused(tmp_path):
 
 
 def test_the_pieces_work_without_a_session(folder):
+    shutil.copy(folder / "011-red.png", folder / "twin of 011-red.png")
     session = session_of(folder)
     told = []
     session.embedding.run(told.append)
@@ -157,5 +159,6 @@ def test_the_pieces_work_without_a_session(folder):
         session.state.label(numbers_of(session, colour)[:2], colour)
     given = session._given()
     prediction = predict(session.task, told[-1], given)
-    assert find_all(prediction, told[-1]) is not None
+    (twins,) = [one for one in find_all(prediction, told[-1]) if one.kind == "exact duplicates"]
+    assert [session.task.names[item] for item in twins.items] == ["011-red.png", "twin of 011-red.png"]
     assert next_items(prediction, told[-1], given, 4)

@@ -27,9 +27,18 @@ def test_never_more_is_held_than_there_is_room_for() -> None:
 
 
 def test_what_is_larger_than_the_room_gets_in_alone() -> None:
-    room = Room(10)
+    room, entered = Room(10), threading.Event()
+
+    def enter() -> None:
+        with room.take(1):
+            entered.set()
+
     with room.take(10**6):
-        pass
+        other = threading.Thread(target=enter)
+        other.start()
+        assert not entered.wait(0.05)
+    other.join(5)
+    assert entered.is_set()
     with room.take(10):  # all is free again
         pass
 

@@ -57,9 +57,9 @@ def test_on_a_terminal_the_bar_of_a_pass_goes_when_it_is_full(monkeypatch, is_pa
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    with progress("passing over the rows", 2, unit="rows", is_passing=is_passing) as bar:
+    with progress("reading the rows", 2, unit="rows", is_passing=is_passing) as bar:
         bar.advance(2)
     erased = "\x1b[2K"  # what stands in the line that the cursor is in
     left = screen.getvalue().rpartition(erased)[2]
-    assert "passing over the rows" in screen.getvalue()
-    assert ("passing over the rows" in left) != is_passing
+    assert "reading the rows" in screen.getvalue()
+    assert ("reading the rows" in left) != is_passing

@@ -371,5 +371,5 @@ def test_a_schedule_of_two_phases_changes_its_terms_half_way(train_tiny):
 
 def test_bfloat16_is_tried_in_a_process_that_may_die(train_tiny, monkeypatch):
     monkeypatch.setattr("remp.training.processes._TRY_BFLOAT16", "import os; os.abort()")
-    with pytest.raises(ConfigError, match="bf16-mixed', which this CPU cannot do"):
+    with pytest.raises(ConfigError, match="bf16-mixed', which this CPU does not support"):
         train_tiny(precision="bf16-mixed")

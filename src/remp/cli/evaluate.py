@@ -50,7 +50,7 @@ def evaluate(
 
     file, overrides = file_and_settings(checkpoint, context.args)
     if file is None:
-        raise RempError("which checkpoint? Give a file, the folder of a run, or the name of a shipped model")
+        raise RempError("no checkpoint was given: give a file, the folder of a run, or the name of a shipped model")
     trained = load(file, **overrides)
     images = open_data(data or trained.config.data, split)
     tasks: list[tuple[Any, Any, int | None]] = [

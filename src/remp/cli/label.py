@@ -101,7 +101,7 @@ def _source(folder: str | None, embeddings: Path | None, backbone: str | int | N
     from remp.label_sources import is_dataset, is_embeddings
 
     if (folder is None) == (embeddings is None) or folder == "":
-        raise ConfigError("what is to be labelled? Give either a folder of pictures or --embeddings FILE")
+        raise ConfigError("give what to label: either a folder of pictures or --embeddings FILE")
     if embeddings is None:
         return str(folder)
     if backbone is not None:

@@ -77,13 +77,13 @@ def _link_error(path: Path, name: str) -> DataError:
 
 
 def _most_bytes(path: Path) -> int:
-    """What an archive may unfold to."""
+    """What an archive may unpack to."""
     return _UNFOLDING * path.stat().st_size + _UNFOLDING_BYTES
 
 
 def _unfolding_error(path: Path) -> DataError:
     return DataError(
-        f"{path} unfolds to more than {_UNFOLDING} times its size: refused. If you trust it, unpack it yourself and "
+        f"{path} unpacks to more than {_UNFOLDING} times its size: refused. If you trust it, unpack it yourself and "
         "give the folder"
     )
 

@@ -87,7 +87,7 @@ class Factory:
     def _charge(self, n_bytes: int) -> None:
         self._left -= n_bytes
         if self._left < 0:
-            raise pickle.UnpicklingError("it unfolds to far more than its own size")
+            raise pickle.UnpicklingError("it unpacks to far more than its own size")
 
     def _bytes(self, data: Any = b"") -> bytes:
         if not isinstance(data, bytes | bytearray | str):  # bytes(n) would make n of them

@@ -79,7 +79,9 @@ def prepare(
     dataset = DATASETS[name]
     if dataset.read is None:
         if source is not None or download or options != ReadOptions():
-            raise DataError(f"{name} is drawn, always alike: leave out --from, --download, --size, --rotations, --seed")
+            raise DataError(
+                f"{name} is generated and takes no options: leave out --from, --download, --size, --rotations, --seed"
+            )
         return _draw(dataset, _check_name(save_as or name), force)
     target = _check_name(save_as or name)
     check_not_prepared(target, overwrite=force)

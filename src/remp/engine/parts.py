@@ -189,7 +189,7 @@ def _unpacked(content: bytes) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         unpacked = file.read(most + 1)
     if len(unpacked) > most:
-        raise ValueError(f"it unfolds to more than {_UNFOLDING} times its size")
+        raise ValueError(f"it unpacks to more than {_UNFOLDING} times its size")
     return unpacked
 
 

@@ -84,7 +84,7 @@ class LabelOptions:
         if reject is not None and not (isinstance(reject, Real) and 0 <= float(reject) <= 1):
             raise ConfigError(f"reject is {reject!r}; needed a probability: 0 … 1")
         if not isinstance(n_next, Integral) or int(n_next) < 0:
-            raise ConfigError(f"{n_next!r} items to label next were asked for; needed a whole number, 0 or more")
+            raise ConfigError(f"n_next is {n_next!r}; needed a whole number, 0 or more")
         if self.class_folders is not None:
             check_choice("class_folders", self.class_folders, Way)
         if not isinstance(backbone, str | Embedder):

@@ -191,10 +191,6 @@ class Adapted:
         graph = self.neighbours.rows.double().T if self.neighbours else self.graph.weights
         return torch.cat([self.regression.weights, now, before, middle[:, None], graph], 1)
 
-    def without_rectification(self) -> "Adapted":
-        """The same with the logistic regression and the shares alone."""
-        return replace(self, evidence=_REGRESSION)
-
 
 _DEFAULTS = Adaptive()
 

@@ -141,8 +141,8 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
                 parts = without.parts(features[asked])
                 others.regression[fold], others.graph[fold], others.cosine[fold] = parts[:3]
         else:
-            scores[is_out] = without.scores(features[is_out]).float()
-            plain[is_out] = without.without_rectification().scores(features[is_out]).float()
+            scores[is_out] = without.logits(features[is_out]).float()
+            plain[is_out] = without.logits(features[is_out], rectified=False).float()
         similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
 
     deque(on_all_cores(score, range(n_folds)), maxlen=0)  # each fold writes rows of its own

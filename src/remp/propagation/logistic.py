@@ -28,10 +28,6 @@ class Linear:
     weights: Tensor
     bias: Tensor
 
-    def __call__(self, features: Tensor) -> Tensor:
-        """(m, d) -> (m, N)"""
-        return torch.addmm(self.bias.to(features), features, self.weights.to(features))
-
     def __add__(self, other: "Linear") -> "Linear":
         return Linear(self.weights + other.weights, self.bias + other.bias)
 

@@ -1,6 +1,6 @@
 """Exact rectification of any number of rows: the labelled ones are the support, the others the queries."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -92,18 +92,10 @@ class Propagated:
         logits = to_dtype_from_best(scores(prototypes, queries, self.settings).transpose(-1, -2), _float_type(rows))
         return logits + self.bias if rectified and self.bias is not None else logits
 
-    def scores(self, rows: Tensor) -> Tensor:
-        """The same as `logits`: this rule adds nothing for the shares of the classes."""
-        return self.logits(rows)
-
     def views(self, rows: Tensor) -> Views:
         """Raw rows (m, d) -> logits with and without rectification."""
         before = self.logits(rows, rectified=False)
         return Views(self.logits(rows), before, before)
-
-    def without_rectification(self) -> "Propagated":
-        """The same with the prototypes as they were before."""
-        return replace(self, prototypes=self.prototypes_before, growth=1.0, bias=None)
 
 
 _DEFAULTS = Propagation()

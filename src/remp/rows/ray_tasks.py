@@ -142,7 +142,7 @@ class RayShard(Shard):
     def each(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Iterator[Made]:
         tasks = self.tasks or RayTasks()
         blocks, sizes = tasks.blocks(rows, labels)
-        with progress("passing over the rows", len(rows), unit="rows", is_passing=True) as bar:
+        with progress("reading the rows", len(rows), unit="rows", is_passing=True) as bar:
             for size, made in zip(sizes, tasks.in_order(work, blocks), strict=True):
                 bar.advance(size)
                 yield made
@@ -150,7 +150,7 @@ class RayShard(Shard):
     def total(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Made:
         tasks = self.tasks or RayTasks()
         blocks, sizes = tasks.blocks(rows, labels)
-        with progress("passing over the rows", len(rows), unit="rows", is_passing=True) as bar:
+        with progress("reading the rows", len(rows), unit="rows", is_passing=True) as bar:
             return tasks.total(work, blocks, lambda number: bar.advance(sizes[number]))
 
 

@@ -157,7 +157,7 @@ class Shard:
         if len(blocks) == 1:
             yield work(blocks[0])
             return
-        with progress("passing over the rows", len(rows), unit="rows", is_passing=True) as bar:
+        with progress("reading the rows", len(rows), unit="rows", is_passing=True) as bar:
             for block, made in zip(blocks, on_all_cores(work, blocks), strict=True):
                 bar.advance(len(block))
                 yield made

@@ -125,7 +125,7 @@ class _Serving:
             if not isinstance(asked, dict):
                 raise ValueError("not an object")
         except (ValueError, RecursionError):
-            return _json({"error": "this is no JSON object"}, 400)
+            return _json({"error": "expected a JSON object"}, 400)
         try:
             return _json(await run_in_threadpool(work, asked))
         except (RempError, OSError) as error:

@@ -146,8 +146,8 @@ def _check_precision_of_cpu(precision: str) -> None:
         tried = subprocess.run([sys.executable, "-c", _TRY_BFLOAT16], capture_output=True)
         if tried.returncode:
             raise ConfigError(
-                f"precision is 'bf16-mixed', which this CPU cannot do (a trial ended with {tried.returncode}): "
-                "set --precision 32-true"
+                "precision is 'bf16-mixed', which this CPU does not support (a trial process ended with code "
+                f"{tried.returncode}): set --precision 32-true"
             )
 
 

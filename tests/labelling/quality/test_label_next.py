@@ -45,8 +45,8 @@ def test_reasons_are_for_people():
     reasons = {one.item: one.reason for one in advice}
     assert reasons[11] == "probably cat; nearer to 3 others than any labelled item"
     assert reasons[13] == "probably cat; nearer to 1 other than any labelled item"
-    assert reasons[10] == "between cat and dog; it represents only itself"
-    assert reasons[14] == "probably cow; it represents only itself"
+    assert reasons[10] == "between cat and dog; unlike any other unlabelled item"
+    assert reasons[14] == "probably cow; unlike any other unlabelled item"
 
 
 def test_there_is_as_much_advice_as_there_are_items():

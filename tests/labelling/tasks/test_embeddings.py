@@ -260,7 +260,7 @@ def test_an_array_whose_header_lies_takes_no_memory(tmp_path, array):
 
 def test_an_npz_that_unfolds_without_end_is_refused(tmp_path):
     np.savez_compressed(tmp_path / "X.npz", np.zeros((2**16, 600), np.float32))
-    with pytest.raises(DataError, match=r"X\.npz unfolds to more than 50 times its size"):
+    with pytest.raises(DataError, match=r"X\.npz unpacks to more than 50 times its size"):
         embedding_task(tmp_path / "X.npz", None)
 
 

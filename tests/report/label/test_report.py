@@ -228,7 +228,7 @@ def test_nothing_unlabelled_and_no_estimate_are_said():
     page = page_of(made_up_labelling(ANIMALS, 6, estimate=None))
     assert "Nothing was left to label: 6 rows, all with a label already." in page.text
     page = page_of(made_up_labelling(ANIMALS, 20, estimate=None))
-    assert "cannot be known" in page.text
+    assert "cannot be estimated" in page.text
 
 
 def test_rows_of_an_embedding_are_named_instead_of_shown():

@@ -55,7 +55,7 @@ def test_of_many_findings_the_first_are_shown():
 
 
 def test_without_an_estimate_that_is_said():
-    assert "cannot be known" in summary(made_up_labelling(("cat", "dog"), 50, estimate=None))
+    assert "cannot be estimated" in summary(made_up_labelling(("cat", "dog"), 50, estimate=None))
 
 
 def test_nothing_in_a_name_reaches_the_terminal_as_a_command():

@@ -12,10 +12,11 @@ from torch import Tensor
 from remp.datasets.decode import UnreadablePicture, centre_square
 from remp.labelling.embedding.pictures import read_file
 from remp.labelling.outcome import Finding
-from remp.labelling.quality.findings import MOST, listed
+from remp.labelling.quality.findings import MOST, MOST_NAMES
 from remp.labelling.tasks import Items
 from remp.propagation import sample_of
 from remp.rectification.similarity import cosine, unit
+from remp.untrusted import listed
 
 # Items that near duplicates are measured by, and the range of the least cosine that confirms these.
 _COMPARED, _NEAR_COSINES = 500, (0.85, 0.96)
@@ -127,8 +128,8 @@ def _told(task: Items, groups: list[np.ndarray], kind: str, relation: str, most:
     groups = sorted(groups, key=lambda group: (-len(_given(task, group)), int(group[0])))
     for group in groups[:most]:
         classes = [task.class_names[label] for label in _given(task, group)]
-        conflict = f", but are labelled {listed(classes)}" if len(classes) > 1 else ""
-        text = f"{listed([task.names[item] for item in group])} {relation}{conflict}"
+        conflict = f", but are labelled {listed(classes, MOST_NAMES)}" if len(classes) > 1 else ""
+        text = f"{listed([task.names[item] for item in group], MOST_NAMES)} {relation}{conflict}"
         yield Finding(kind, text, tuple(int(item) for item in group), tuple(classes))  # type: ignore[arg-type]
     if most is not None and len(groups) > most:
         rest = np.concatenate(groups[most:])

@@ -1,8 +1,6 @@
 """What a user should look at before trusting the labels: doubtful labels, thin classes, classes alike; duplicates are
 in a file of their own."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from remp.labelling.outcome import Finding
@@ -10,9 +8,10 @@ from remp.labelling.tasks import Items
 from remp.propagation.calibration import Calibration
 from remp.propagation.held_out import HeldOut
 from remp.rectification.similarity import cosine
+from remp.untrusted import listed
 
 # Findings of a kind that are told one by one; names in a list.
-MOST, _MOST_NAMES = 20, 5
+MOST, MOST_NAMES = 20, 5
 # Suspicious labels that are told.
 _MOST_SUSPICIOUS = 200
 # The share of right labels that may be suspected, if the probabilities are right.
@@ -76,7 +75,7 @@ def unrecognised_classes(task: Items, held_out: HeldOut) -> list[Finding]:
     if not len(lost):
         return []
     hidden = np.isin(held_out.labels, lost)
-    names = listed([repr(task.class_names[number]) for number in lost])
+    names = listed([repr(task.class_names[number]) for number in lost], MOST_NAMES)
     if len(lost) == 1:
         subject, whose, these = f"class {names} is", f"its {hidden.sum():,}", "this class"
     else:
@@ -101,7 +100,7 @@ def single_examples(task: Items) -> list[Finding]:
     thin = np.flatnonzero(counts == 1)
     if not len(thin):
         return []
-    names = listed([repr(task.class_names[number]) for number in thin])
+    names = listed([repr(task.class_names[number]) for number in thin], MOST_NAMES)
     subject = f"class {names} has" if len(thin) == 1 else f"{len(thin)} classes ({names}) have"
     text = f"{subject} one labelled item: a second one would tell how well it is recognised"
     items = tuple(np.flatnonzero(np.isin(task.labels, thin)).tolist())
@@ -124,9 +123,3 @@ def similar_classes(task: Items, confusion: np.ndarray) -> list[Finding]:
         )
         for i, j in zip(first[order], second[order], strict=True)
     ]
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    shown = ", ".join(names[:_MOST_NAMES])
-    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES:,} more"

@@ -52,5 +52,5 @@ def advise(
 def _reason(best: str, runner_up: str | None, margin: float, n_nearer: int) -> str:
     where = f"probably {best}" if runner_up is None or margin > 0.5 else f"between {best} and {runner_up}"
     if n_nearer == 0:
-        return f"{where}; it represents only itself"
+        return f"{where}; unlike any other unlabelled item"
     return f"{where}; nearer to {n_nearer:,} other{'s' if n_nearer > 1 else ''} than any labelled item"

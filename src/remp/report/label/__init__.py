@@ -134,7 +134,9 @@ def _lead(labelling: Labelling) -> str:
         return f"Nothing was left to label: {_counted(labelling, len(labelling.task.names))}, all with a label already."
     if labelling.estimate is None:
         reason = f": {labelling.no_estimate}" if labelling.no_estimate else ""
-        return f"{_counted(labelling, n)} had no label. How many of the new labels are right cannot be known{reason}."
+        return (
+            f"{_counted(labelling, n)} had no label. How many of the new labels are right cannot be estimated{reason}."
+        )
     estimate = labelling.estimate
     if not estimate.is_checked:
         return (

@@ -58,7 +58,7 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
     estimate = labelling.estimate
     if estimate is None:
         reason = f": {visible(labelling.no_estimate)}" if labelling.no_estimate else "; label a few more"
-        yield f"How many labels are right cannot be known{reason}."
+        yield f"How many labels are right cannot be estimated{reason}."
     elif estimate.is_checked:
         labelled = with_a_label(labelling)
         is_whole = labelled.n == (~labelling.task.is_labelled).sum()
