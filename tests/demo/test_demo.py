@@ -80,7 +80,7 @@ def test_both_methods_are_trained_on_as_many_episodes(finished, method):
 def test_the_printed_difference_is_numpys(finished):
     ours, rival = (np.array(finished.result(name)["accuracies"]) for name in ("remp", "protonet"))
     (mean,) = re.findall(r"^ProtoNet .*%\s+([+−][\d.]+) ±", finished.out, re.M)
-    assert float(mean.replace("−", "-")) == pytest.approx(100 * (ours - rival).mean(), abs=0.0051)
+    assert float(mean.replace("−", "-")) == pytest.approx(100 * (rival - ours).mean(), abs=0.0051)
 
 
 def test_no_bars_are_drawn_where_output_is_no_terminal(finished):

@@ -59,7 +59,7 @@ def test_a_grey_image_stays_as_it_is():
 
 def test_the_page_holds_the_numbers_and_the_protocol_of_the_results(html, results):
     text = Page(html).text
-    difference = 100 * (results[0].accuracies - results[1].accuracies).mean()
+    difference = 100 * (results[1].accuracies - results[0].accuracies).mean()
     for result in results:
         assert f"{100 * result.accuracies.mean():.2f} ±" in text
         assert result.checkpoint_hash[:12] in text

@@ -17,7 +17,7 @@ def pair() -> list[Result]:
 
 
 def test_the_paired_difference_is_the_mean_of_the_differences_with_its_t_interval(pair):
-    differences = pair[0].accuracies - pair[1].accuracies
+    differences = pair[1].accuracies - pair[0].accuracies
     half_width = stats.t.ppf(0.975, 39) * differences.std(ddof=1) / np.sqrt(40)
     assert side_by_side(pair)[1].lead == f"{100 * differences.mean():+.2f} ± {100 * half_width:.2f}".replace("-", "−")
 

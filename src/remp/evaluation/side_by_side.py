@@ -50,7 +50,7 @@ class Row:
 
 
 def side_by_side(results: Sequence[Result]) -> list[Row]:
-    """One row per result, with what the first is ahead of it by. Raises EpisodeError for results of other episodes."""
+    """One row per result, with its difference to the first. Raises EpisodeError for results of other episodes."""
     first = results[0]
     for other in results[1:]:
         if other.episode_hash != first.episode_hash:
@@ -58,7 +58,7 @@ def side_by_side(results: Sequence[Result]) -> list[Row]:
                 f"{first.method} was scored on episodes {first.episode_hash[:12]}, {other.method} on "
                 f"{other.episode_hash[:12]}; a paired difference needs the same: evaluate both with --episodes FILE"
             )
-    differences = [None, *(paired_difference(first.accuracies, other.accuracies) for other in results[1:])]
+    differences = [None, *(paired_difference(other.accuracies, first.accuracies) for other in results[1:])]
     return [Row(*row) for row in zip(_names(results), results, differences, strict=True)]
 
 
@@ -67,7 +67,7 @@ def comparison_table(results: Sequence[Result]) -> str:
     rows = side_by_side(results)
     head = ("", "accuracy", "difference", "kind", "checkpoint")
     cells = [head, *((row.name, row.accuracy, row.lead, row.kind, row.result.checkpoint_hash[:12]) for row in rows)]
-    note = f"Differences: {rows[0].name} minus the row, in points, paired by episode."
+    note = f"Differences: the row minus {rows[0].name}, in points, paired by episode."
     return "\n".join([aligned(cells), note, protocol_note(results[0])])
 
 
