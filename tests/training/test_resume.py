@@ -100,6 +100,13 @@ def test_resuming_a_complete_run_changes_nothing(train_tiny, resume_tiny):
     assert (folder / "last.safetensors").read_bytes() == before
 
 
+def test_what_a_killed_write_left_is_gone_after_resuming(train_tiny, resume_tiny):
+    folder = train_tiny()
+    (folder / ".last.safetensors.0a1b2c3d.partial").write_bytes(b"half of it")
+    resume_tiny(folder)
+    assert not list(folder.glob(".*"))
+
+
 def test_a_run_killed_before_its_first_checkpoint_starts_over(train_tiny, resume_tiny, same_tensors, tmp_path):
     whole = train_tiny("whole")
     (tmp_path / "cut").mkdir()

@@ -17,7 +17,7 @@ from remp.engine.picture_blocks import Block, FolderBlock, ParquetBlock, block_k
 from remp.errors import ConfigError, DataError, OutputError
 from remp.labelling.output.tables import csv_cell, utf8
 from remp.rows.parquet import open_parquet
-from remp.system.files import Place
+from remp.system.files import Place, remove_partial
 from remp.system.threads import read_ahead
 from remp.untrusted import reason
 
@@ -64,6 +64,8 @@ class EmbeddingParts:
         files = self.folder.files()
         if _ABOUT in files:
             self._check(about)
+            if self.folder.is_local:
+                remove_partial(self.folder.path)
         elif files:
             raise OutputError(f"{self.folder} has files in it that are not of remp embed: give an empty or new folder")
         else:

@@ -37,6 +37,12 @@ def write_atomically(path: Path, content: bytes | Iterable[bytes]) -> None:
         raise
 
 
+def remove_partial(folder: Path) -> None:
+    """Delete what killed writes have left in a folder to which nobody else writes now."""
+    for path in folder.glob(".*.partial"):
+        path.unlink(missing_ok=True)
+
+
 def numbered(path: Path) -> Iterator[Path]:
     """path, path-2, path-3 …: for whoever looks for a name that is free."""
     yield path

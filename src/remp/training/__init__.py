@@ -8,6 +8,7 @@ from remp.config import RunConfig, load_config, make_config, replaced
 from remp.datasets import ImageSet, open_data
 from remp.errors import ConfigError
 from remp.methods import Method, make_known
+from remp.system.files import remove_partial
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
 from remp.training.schedule import with_budget
@@ -126,6 +127,7 @@ def resume(
     if folder.last.exists():
         trainer.restore()
     if processes.rank == 0:
+        remove_partial(folder.path)
         folder.log({"event": "resumed", "episodes": trainer.done})
     return trainer.run()
 
