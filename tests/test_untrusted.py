@@ -56,6 +56,6 @@ def test_long_texts_and_lists_are_shortened_for_messages() -> None:
     assert shortened("short") == "short"
     assert len(shortened("x" * 10**6)) < 200
     assert listed(["a", "b"]) == "a, b"
-    assert listed([str(i) for i in range(10**6)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 999990 more"
+    assert listed([str(i) for i in range(10**6)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 999,990 more"
     assert len(listed(["x" * 10**6] * 10**3)) < 1000
     assert len(reason(ValueError("x" * 10**6))) < 250

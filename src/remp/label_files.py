@@ -12,7 +12,7 @@ from remp.errors import ConfigError
 from remp.label_sources import Found, SavedModel, is_embeddings, local_name, read_source
 from remp.labelling.outcome import FOLDERS, Labelling
 from remp.labelling.output.class_folders import write_class_folders
-from remp.labelling.output.result_folder import ResultFolder
+from remp.labelling.output.result_folder import ResultFolder, check_outside
 from remp.labelling.output.tables import write_labels
 from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import check_not_empty
@@ -186,22 +186,16 @@ def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFold
         if not here.name:
             raise ConfigError(f"the results cannot be put beside {source}: give --out FOLDER")
         return ResultFolder(here.with_name(f"{_title(source)}-labelled"), overwrite, numbered=True)
-    _check_outside(out, source, "--out")
+    check_outside(out, source, "--out")
     return ResultFolder(Path(os.path.abspath(out)), overwrite)
 
 
 def _model_folder(save: Path, source: Path, results: ResultFolder, overwrite: bool) -> ResultFolder:
     """Where the model goes: outside of the source, too, and not where the results go."""
-    _check_outside(save, source, "--save")
+    check_outside(save, source, "--save")
     if os.path.realpath(save) == os.path.realpath(results.path):
         raise ConfigError(f"--save {save} is where the results go: give the model a folder of its own")
     return ResultFolder(Path(os.path.abspath(save)), overwrite, option="--save")
-
-
-def _check_outside(folder: Path, source: Path, option: str) -> None:
-    real, inside = Path(os.path.realpath(folder)), Path(os.path.realpath(source))
-    if inside in (real, *real.parents):
-        raise ConfigError(f"{option} {folder} lies in {source}, which is only read: give a folder outside of it")
 
 
 def _title(source: Path) -> str:

@@ -68,9 +68,11 @@ def load(name: str | Path, *, method: type[Method] | None = None, **settings: An
     >>> remp.load("cifar-fs-convnet64-1shot", layers=0).method.transductive
     False
     """
-    if method is not None:
-        make_known(method)
-    return load_trained(find_checkpoint(name), settings)
+    asked = None if method is None else make_known(method)
+    trained = load_trained(find_checkpoint(name), settings)
+    if asked not in (None, trained.config.method):
+        raise ConfigError(f"{name} was trained with the method {trained.config.method!r}, not {asked!r}: leave it out")
+    return trained
 
 
 def load_labelling(path: str | Path) -> "ReMPClassifier":

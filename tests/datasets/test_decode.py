@@ -74,6 +74,13 @@ def test_sixteen_bit_grey_is_scaled_and_not_clipped_to_white(kind: str) -> None:
     np.testing.assert_allclose(decode(encoded(Image.fromarray(wide), kind), "x", 16)[..., 0], wide / 257, atol=0.51)
 
 
+@pytest.mark.parametrize(("high", "factor"), [(255, 1), (65535, 257)])
+def test_whole_numbers_of_32_bits_are_8_or_16_bits_if_they_fit(high: int, factor: int) -> None:
+    values = ramp(0, high, np.int32)
+    pixels = decode(encoded(Image.fromarray(values), "TIFF"), "x", 16)
+    np.testing.assert_allclose(pixels[..., 0], values / factor, atol=0.51)
+
+
 def test_a_dark_sixteen_bit_picture_stays_dark() -> None:
     assert decode(encoded(Image.fromarray(ramp(0, 600, np.uint16))), "x", 16).max() == 2
 

@@ -347,3 +347,24 @@ def test_a_limit_of_the_system_leaves_no_half_part(tmp_path):
     assert run.returncode == 1
     assert "What is finished is kept: fix that, and the same command goes on from there" in said
     assert not list((tmp_path / "out").glob("*part-*"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_names_that_are_not_utf8_are_embedded(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 3)
+    os.rename(tmp_path / "photos" / "0001.png", os.fsencode(tmp_path / "photos") + b"/caf\xe9.png")
+    assert embedded(tmp_path / "photos", tmp_path / "out")[1].n == 3
+
+
+def test_a_folder_of_pictures_may_hold_a_table_of_something_else(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 3)
+    parquet.write_table(pyarrow.table({"score": [1.0, 2.0]}), tmp_path / "photos" / "results.parquet")
+    done = embedded(tmp_path / "photos", tmp_path / "out")[1]
+    assert done.n == 3
+
+
+def test_nothing_is_written_among_the_pictures(tmp_path, own_home):
+    write_pictures(tmp_path / "photos", 3)
+    with pytest.raises(ConfigError, match="which is only read"):
+        embedded(tmp_path / "photos", tmp_path / "photos" / "out")
+    assert not (tmp_path / "photos" / "out").exists()

@@ -1,5 +1,7 @@
 """Classes that users write: trained, loaded, compared and audited like those of the table."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -160,3 +162,19 @@ def test_sets_that_do_not_fit_together_are_refused(tiny, train_images, validatio
     as_floats = replace(train_images, images=train_images.images / 255)
     with pytest.raises(DataError, match="are float64; needed uint8"):
         train_own(ProtoNet, tiny, as_floats, validation_images, tmp_path / "run")
+
+
+def test_a_checkpoint_of_another_method_is_not_loaded_as_ones_own():
+    with pytest.raises(ConfigError, match="was trained with the method 'remp', not 'own:Projected'"):
+        remp.load("cifar-fs-convnet64-1shot", method=Projected)
+
+
+def test_a_run_that_fails_in_its_first_step_leaves_its_name_free(tiny, train_images, validation_images, tmp_path):
+    class Failing(Projected):
+        def loss(self, episodes, progress=0.0):
+            raise ValueError("a mistake")
+
+    for method in (Failing, Projected):
+        with pytest.raises(ValueError, match="a mistake") if method is Failing else nullcontext():
+            train_own(method, tiny, train_images, validation_images, tmp_path / "run")
+    assert (tmp_path / "run" / "best.safetensors").is_file()

@@ -84,7 +84,8 @@ def naive_logits(rows, labels, n_classes, *, asks_graph, layers=6):
         along = (linear + graph_weight * function)[free]
         attention = softmax(along + cosine * unit(z[free] - middle) @ unit(prototypes - middle).T + prior)
         masses, equal = attention.sum(0), free.sum() / n_classes
-        shares = n_shot / (n_shot + 0.6) * np.log((masses + 0.1 * equal) / (1.1 * equal)) + presence
+        trust = n_shot / (n_shot + 0.6) * free.sum() / (free.sum() + 5)
+        shares = trust * np.log((masses + 0.1 * equal) / (1.1 * equal)) + presence
         weight = max(1, share / (1 - share) * free.sum() / support.sum())
         prototypes = (weight * sums + attention.T @ z[free]) / (weight * counts + masses)[:, None]
     linear = linear + graph_weight * (graph if asks_graph else function)
@@ -210,3 +211,29 @@ def test_more_rows_than_the_graph_holds_give_the_same_answers_in_any_chunks(monk
     one, other = (adapt(ArrayRows(rows, chunk=chunk), labels, 3).logits(torch.from_numpy(rows)) for chunk in (13, 1000))
     torch.testing.assert_close(one, other, rtol=0, atol=1e-3)
     assert (one.argmax(1).numpy() == truth).mean() > 0.9
+
+
+def test_one_unlabelled_row_says_little_of_the_shares():
+    rows, labels, truth = heaps([40] * 6, n_shot=4, noise=2.0)
+    known = np.flatnonzero(labels >= 0)
+    new = torch.from_numpy(rows[labels < 0])
+    right = []
+    for n_free in (0, 1):
+        chosen = np.concatenate([known, np.flatnonzero(labels < 0)[:n_free]])
+        answers = fit_rows(ArrayRows(rows[chosen]), labels[chosen], 6).model.logits(new).argmax(1).numpy()
+        right.append((answers == truth[labels < 0]).mean())
+    assert abs(right[1] - right[0]) < 0.03
+
+
+def test_without_unlabelled_rows_the_labelled_ones_make_the_graph():
+    random = np.random.default_rng(0)
+    angles = random.uniform(0, 2 * np.pi, 400)
+    truth = (angles // (np.pi / 3)).astype(int) % 2  # six sectors in turns: no plane tells them apart
+    rows = np.column_stack([np.cos(angles), np.sin(angles)])
+    right = []
+    for layers in (0, 6):
+        fitted = fit_rows(ArrayRows(rows[:200]), truth[:200], 2, Adaptive(transform="l2", layers=layers))
+        answers = fitted.model.logits(torch.from_numpy(rows[200:])).argmax(1).numpy()
+        right.append((answers == truth[200:]).mean())
+    assert right[0] < 0.75
+    assert right[1] > 0.9

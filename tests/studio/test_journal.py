@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remp.errors import DataError
-from remp.studio.journal import Journal
+from remp.studio.journal import Journal, labels_header
 
 
 @pytest.fixture
@@ -142,3 +142,28 @@ def test_a_header_or_line_of_another_form_is_damage(folder):
     with path.open("ab") as file:
         file.write(b"%08x %b\n" % (zlib.crc32(deep), deep))
     assert (opened(folder).entries, opened(folder).n_damaged) == ([], 1)
+
+
+def test_a_journal_knows_the_file_of_labels_that_it_was_started_with(folder, tmp_path):
+    path, labels = folder.with_name("photos.journal"), tmp_path / "labels.csv"
+    labels.write_text("file,label\na.png,cat\n")
+    started = Journal(path)
+    assert started.given_labels(labels) == labels
+    started.check(folder, names(folder), labels_header(labels))
+    again = Journal(path)
+    assert again.given_labels(None) == again.given_labels(labels) == labels
+    (tmp_path / "other.csv").write_text("file,label\n")
+    with pytest.raises(DataError, match=r"started with the labels of .*labels\.csv, and .*other\.csv is another file"):
+        again.given_labels(tmp_path / "other.csv")
+    labels.write_text("file,label\na.png,dog\n")
+    with pytest.raises(DataError, match="that file is gone or has changed"):
+        again.given_labels(None)
+
+
+def test_a_journal_without_a_file_of_labels_takes_none_later(folder, tmp_path):
+    opened(folder)
+    (tmp_path / "labels.csv").write_text("file,label\n")
+    journal = Journal(folder.with_name("photos.journal"))
+    assert journal.given_labels(None) is None
+    with pytest.raises(DataError, match="was started without a file of labels"):
+        journal.given_labels(tmp_path / "labels.csv")

@@ -23,6 +23,7 @@ from remp.studio.run import (
     _listen,
     is_local,
     result_folder,
+    run_studio,
     write_sample,
 )
 from studio_cases import write_collection
@@ -170,3 +171,12 @@ def test_answers_leave_at_once_and_do_not_wait_for_the_receipt_of_the_last_one()
                 writer.close()
 
     assert asyncio.run(no_delay()) != 0
+
+
+def test_a_port_or_a_backbone_that_is_not_there_is_told_before_anything_is_written(tmp_path):
+    with pytest.raises(ConfigError, match=r"port 99999: ports are 0 … 65535. Give another --port"):
+        _listen("127.0.0.1", 99999)
+    folder = write_collection(tmp_path / "photos", 3)
+    with pytest.raises(ConfigError, match="there is no backbone 'efficientnet-lte0'"):
+        run_studio(folder, StudioOptions(backbone="efficientnet-lte0", browser=False))
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]

@@ -85,7 +85,19 @@ def test_a_picture_that_was_deleted_leaves_its_journal_entries_out(folder):
     (folder / session.task.names[gone]).unlink()
     again = session_of(folder)
     assert (again.state.labels >= 0).sum() == 2
-    assert not again.notices
+    assert again.notices[0].startswith("1 picture with labels in the journal, such as '000-red.png', are not")
+
+
+@pytest.mark.parametrize("items", [[999_999], [10**30], [-1]])
+def test_what_a_verb_does_not_need_is_neither_done_nor_kept(folder, items):
+    session = session_of(folder)
+    label(session, "red", 2)
+    with pytest.raises(ConfigError, match="there is no picture"):
+        session.act({"do": "label", "items": items, "class": "blue"})
+    session.act({"do": "undo", "items": items, "other": "x"})
+    again = session_of(folder)
+    np.testing.assert_array_equal(again.state.labels, session.state.labels)
+    assert again.journal.entries[-1].keys() == {"do", "at"}
 
 
 def test_two_people_pressing_at_once_lose_nothing(folder):

@@ -168,3 +168,25 @@ def test_the_arrays_stay_small():
     state = start()
     assert state.labels.dtype == np.int32
     assert state.origins.dtype == np.int8
+
+
+@pytest.mark.parametrize(("folder", "typed"), [("Gefa\u0308ß", "Gefäß"), ("cat ", "cat"), ("big  cat", "big cat")])
+def test_a_class_that_reads_the_same_is_the_same(folder, typed):
+    state = StudioState.start([0, -1, -1], [folder])
+    state.label([1], typed)
+    state.label([2], folder)
+    assert state.labels.tolist() == [0, 0, 0]
+    assert [one.name for one in state.classes.values()] == [folder]
+    state.rename(folder, typed)
+    assert [one.name for one in state.classes.values()] == [typed]
+
+
+def test_folders_that_read_the_same_stay_two_classes():
+    state = StudioState.start([0, 1, -1], ["cat", "cat "])
+    state.label([2], "cat ")
+    assert state.labels.tolist() == [0, 1, 1]
+
+
+def test_half_a_character_is_no_name():
+    with pytest.raises(ConfigError, match="half a character"):
+        start().label([3], "\ud800x")

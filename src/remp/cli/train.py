@@ -4,6 +4,7 @@ Not by jsonargparse: which settings there are depends on the method and the back
 of `remp.config` check them already.
 """
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -35,7 +36,7 @@ def train(
         settings = load_config(Path(file), overrides) if file else make_config(overrides)
         best = training.train(settings, out=out, budget=budget)
     if is_first_process():
-        print(f"weights to use: {best}\nevaluate them with: remp evaluate {best} --data NAME")
+        print(f"weights to use: {best}\nevaluate them with: remp evaluate {shlex.quote(str(best))}")
 
 
 class TrainCommand(Command):

@@ -198,8 +198,8 @@ def _opaque(image: Image.Image, greys: tuple[float, float]) -> Image.Image:
 
 
 def _range_of(image: Image.Image) -> tuple[float, float]:
-    """The numbers that are black and white. Whole numbers in 0 … 65535 are 16 bits; the white of all else is unknown:
-    it is stretched from its darkest to its brightest."""
+    """The numbers that are black and white. Whole numbers in 0 … 65535 are 16 bits, or 8 if none is above 255 though
+    there is room for 32; the white of all else is unknown: it is stretched from its darkest to its brightest."""
     if not _is_deep(image):
         return 0, 255
     step = max(1, _STRIP // image.width)
@@ -207,7 +207,15 @@ def _range_of(image: Image.Image) -> tuple[float, float]:
     ranges = [(values.min(), values.max()) for values in map(_finite, strips)]
     low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
     is_whole = image.mode != "F"
-    return (low, high) if not is_whole or low < 0 or high > 65535 else (0, 65535)
+    if not is_whole or low < 0 or high > 65535:
+        return low, high
+    return (0, 255) if image.mode == "I" and high <= 255 and _bits(image) == 32 else (0, 65535)
+
+
+def _bits(image: Image.Image) -> int:
+    """Of a number of a TIFF, 0 for others."""
+    found = dict(getattr(image, "tag_v2", {})).get(ExifTags.Base.BitsPerSample)
+    return found[0] if isinstance(found, tuple) and found else 0
 
 
 def _eight_bits(values: np.ndarray, low: float, high: float) -> np.ndarray:

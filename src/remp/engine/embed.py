@@ -18,6 +18,7 @@ from remp.engine.picture_blocks import Block, Item, find_blocks, picture_bytes
 from remp.errors import ConfigError, DataError
 from remp.labelling.embedding.cache import EmbeddingCache, digest
 from remp.labelling.embedding.pictures import Picture, stacked
+from remp.labelling.output.result_folder import check_outside
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.system.files import Place, home, place
 from remp.system.memory import keep_freed_memory
@@ -88,6 +89,8 @@ def embed(
     if block < 1:
         raise ConfigError(f"got a block of {block} pictures; needed 1 or more")
     started, target = time.perf_counter(), place(out)
+    if target.is_local and place(source).is_local:
+        check_outside(target.path, place(source).path, "--out")
     embedder = find_embedder(backbone, side=side)
     found, left_out = find_blocks(place(source), block)
     parts = EmbeddingParts(target)

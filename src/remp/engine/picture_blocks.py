@@ -105,18 +105,22 @@ def block_key(block: Block) -> str:
 def find_blocks(source: Place, size: int) -> tuple[list[Block], list[tuple[str, str]]]:
     """All that is to be embedded in blocks of `size` pictures, in a fixed order, and (name, reason) of what is not.
 
-    A folder with Parquet files in it is a dataset; any other is a folder of pictures.
+    A folder with Parquet files that tell of pictures is a dataset; any other is a folder of pictures.
     """
     if source.name.casefold().endswith(".parquet") and source.is_file():
         return _parquet_blocks([source], size)
     if not source.is_folder():
         raise DataError(f"{source} is not there: give a folder of pictures, or Parquet with pictures or their paths")
     tables = [name for name in source.files() if is_part(name)]
+    no_dataset: DataError | None = None
     if tables:
-        return _parquet_blocks([source / name for name in tables], size)
+        try:
+            return _parquet_blocks([source / name for name in tables], size)
+        except DataError as error:
+            no_dataset = error
     names, skipped = _folder_names(source)
     if not names:
-        raise DataError(f"{source} holds no picture that can be read")
+        raise no_dataset or DataError(f"{source} holds no picture that can be read")
     spans = (tuple(names[at : at + size]) for at in range(0, len(names), size))
     return [FolderBlock(source.address, span) for span in spans], skipped
 

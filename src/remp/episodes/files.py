@@ -98,7 +98,7 @@ def save_episodes(
 
     path = Path(path)
     if path.exists() and not overwrite:
-        raise EpisodeError(f"{path} exists already: give another name, or ask for it to be overwritten")
+        raise EpisodeError(f"{path} exists already: give another name (or in Python, overwrite=True)")
     _check_episodes(path, episodes, protocol)
     _check_images(path, episodes, images)
     digest = episode_hash(episodes, images.fingerprint)

@@ -20,6 +20,7 @@ from remp.errors import ConfigError, DataError
 from remp.propagation import SEED, sample_of
 from remp.propagation.logistic import Linear, fit_logistic
 from remp.propagation.products import Lens, Products
+from remp.propagation.shares import trust_in
 from remp.propagation.surroundings import Neighbours, Surroundings, Told, nobody, nothing, surroundings_of
 from remp.rectification.propagate import Passes, Views, checked_labels
 from remp.rectification.similarity import unit
@@ -283,7 +284,7 @@ def _look_around(rows: Rows, labels: np.ndarray, n_classes: int, transform: RowT
 def _around(labels: np.ndarray, n_classes: int) -> np.ndarray:
     """Numbers of the rows whose surroundings are looked at, ascending."""
     unlabelled = np.flatnonzero(labels < 0)
-    if not len(unlabelled) or not 1 < n_classes <= _GRAPH_ROWS:
+    if not 1 < n_classes <= _GRAPH_ROWS:
         return unlabelled[:0]
     labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
     return np.sort(np.concatenate([labelled, sample_of(unlabelled, _GRAPH_ROWS)]))
@@ -439,7 +440,8 @@ def _fading_cosine(n_shot: float) -> float:
 def _log_shares(masses: Tensor, n_shot: float) -> Tensor:
     """What shares add to the logits (N,): their logarithm, relative to equal ones and shrunk towards these."""
     equal = masses.sum() / len(masses)
-    return n_shot / (n_shot + _SHARES_FADE) * torch.log((masses + _EQUAL * equal) / (equal * (1 + _EQUAL)))
+    trust = n_shot / (n_shot + _SHARES_FADE) * trust_in(float(masses.sum()))
+    return trust * torch.log((masses + _EQUAL * equal) / (equal * (1 + _EQUAL)))
 
 
 def _check_finite(numbers: Tensor, rows: Rows, shard: Shard) -> None:

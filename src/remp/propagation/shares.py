@@ -13,6 +13,8 @@ from torch import Tensor
 # So much of all rows is added to the classes, in equal parts; steps of EM; how often the variance by chance is taken
 # from that of the shares: results/tries/robustness.md.
 _EQUAL, _STEPS, _CAUTION = 0.1, 60, 2.0
+# With so many unlabelled rows, their shares count half.
+_FEW = 5.0
 
 
 def log_shares(logits: Tensor, of_folds: Tensor) -> Tensor:
@@ -22,7 +24,13 @@ def log_shares(logits: Tensor, of_folds: Tensor) -> Tensor:
     n_folds, n_classes = without.shape
     by_chance = (n_folds - 1) / n_folds * (without - without.mean(0)).square().sum(0).mean()
     variance = found.square().sum() / (n_classes - 1)
-    return found * (1 - _CAUTION * by_chance / variance.clamp(min=1e-12)).clamp(min=0)
+    agreed = (1 - _CAUTION * by_chance / variance.clamp(min=1e-12)).clamp(min=0)
+    return found * agreed * trust_in(logits.shape[0])
+
+
+def trust_in(n_rows: float) -> float:
+    """How far the shares of so many unlabelled rows count for rows to come, 0 … 1: of one row, hardly at all."""
+    return n_rows / (n_rows + _FEW)
 
 
 def _likeliest(logits: Tensor) -> Tensor:

@@ -106,7 +106,8 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
     if not journal.is_file() or is_of_label(made_with):
         task, kept = listed_task(folder, labels), Journal(Path(os.devnull))
     else:
-        task, kept = open_collection(folder), Journal(journal)
+        kept = Journal(journal)
+        task = open_collection(folder, kept.given_labels(None))
         kept.check(folder, task.names)
         made_with = kept.made_with
     name, side = made_with.get("backbone", DEFAULT_EMBEDDER), made_with.get("side")

@@ -68,10 +68,22 @@ def apply(state: StudioState, action: Action) -> None:
     change(state, *(check(action[name]) for name, check in needed.items()))
 
 
+def as_needed(action: Action) -> dict[str, Any]:
+    """The action without what its verb does not look at: nothing of that is kept."""
+    return {key: action[key] for key in ("do", "view", *VERBS[action["do"]][1]) if key in action}
+
+
 def with_names(action: Action, names: Sequence[str]) -> dict[str, Any]:
     """The action with names of items in place of numbers: what a journal holds, since numbers change when pictures are
     added."""
     return _with_items(action, lambda items: [names[item] for item in items])
+
+
+def named_items(action: Action) -> set[str]:
+    """The names of the items of an action in which they got a class."""
+    named = action.get("items", ()) if action.get("do") == "label" else ()
+    lists = action.get("classes", {}).values() if action.get("do") == "accept" else [named]
+    return {name for names in lists for name in names}
 
 
 def with_numbers(action: Action, numbers: Mapping[str, int]) -> dict[str, Any]:
@@ -119,6 +131,21 @@ class Journal:
         """The backbone and the side that the journal was started with, as far as it says."""
         header = self._header or {}
         return {key: header[key] for key in ("backbone", "side") if header.get(key) is not None}
+
+    def given_labels(self, asked: Path | None) -> Path | None:
+        """The file of labels that the journal was started with; for a new journal, the one that is asked for. Raises
+        DataError if it has changed since, or if another one is asked for."""
+        if self._header is None:
+            return asked
+        kept, their_hash = self._header.get("labels"), self._header.get("labels_hash")
+        if kept is None and asked is None:
+            return None
+        path = asked or Path(str(kept))
+        if their_hash is None or _hash_of(path) != their_hash:
+            started = "without a file of labels" if kept is None else f"with the labels of {kept}"
+            what = f"{asked} is another file" if asked else "that file is gone or has changed"
+            raise DataError(f"{self.path} was started {started}, and {what}: give another --out, or put it back")
+        return path
 
     def check(self, folder: Path, names: Sequence[str], made_with: Mapping[str, Any] | None = None) -> None:
         """Raise DataError if this is the journal of another collection; start a new one with what tells that.
@@ -211,6 +238,18 @@ def _chosen(names: Sequence[str]) -> list[str]:
     """Evenly spread names."""
     step = max(1, len(names) // _WITNESSES)
     return list(names[::step][:_WITNESSES])
+
+
+def labels_header(path: Path | None) -> dict[str, str]:
+    """What a new journal keeps of the file of labels that it is started with."""
+    return {"labels": str(path.absolute()), "labels_hash": _hash_of(path)} if path else {}
+
+
+def _hash_of(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 def _witness(path: Path) -> str:

@@ -22,7 +22,7 @@ from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError, OutputError
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.studio.collection import open_collection
-from remp.studio.journal import journal_of
+from remp.studio.journal import Journal, journal_of, labels_header
 from remp.studio.session import Session, open_session
 from remp.system.files import home
 
@@ -62,10 +62,13 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
     _check_host(options)
     folder = Path(os.path.abspath(folder))
     out = result_folder(folder, options.out)
-    task = open_collection(folder, options.labels)
+    find_embedder(options.backbone, side=options.side)  # a mistake in these is told before anything is written
+    labels = Journal(journal_of(out)).given_labels(options.labels)
+    task = open_collection(folder, labels)
     server = OneServer(out.with_name(f".{out.name}.studio"), folder)
     try:
         made_with = {"backbone": getattr(options.backbone, "name", options.backbone), "side": options.side}
+        made_with |= labels_header(labels)
         find = partial(find_embedder, options.backbone, side=options.side)
         session = open_session(task, folder, journal_of(out), find, made_with)
         listening = _listen(options.host, options.port)
@@ -135,9 +138,10 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening.bind((host, port))
         listening.listen(128)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listening.close()
-        raise ConfigError(f"cannot listen at {host}, port {port}: {error.strerror}. Give another --port") from error
+        why = getattr(error, "strerror", None) or "ports are 0 … 65535"
+        raise ConfigError(f"cannot listen at {host}, port {port}: {why}. Give another --port") from error
     return listening
 
 

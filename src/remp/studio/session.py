@@ -16,10 +16,11 @@ from remp.labelling.outcome import Advice, Finding
 from remp.labelling.tasks import Items
 from remp.studio.checked_estimate import Check, Judged, checks_of, judge
 from remp.studio.collection import Embedding, Features, Labels, Overtaken, Prediction, find_all, predict, predict_soon
-from remp.studio.journal import Action, Journal, apply, with_names, with_numbers
+from remp.studio.journal import Action, Journal, apply, as_needed, named_items, with_names, with_numbers
 from remp.studio.plane import FEW, Cartographer, lay_out, main_directions, quick_plane
 from remp.studio.proposals import Gain, Group, Point, expected_gain, find_groups, propose
 from remp.studio.state import NONE, StudioState
+from remp.untrusted import shortened
 
 BATCH = 24  # pictures that are proposed at once
 _LONG = 0.2  # seconds: if a prediction takes longer, the classes are shown before it is known how sure they are
@@ -95,7 +96,7 @@ class Session:
         with self._wake:
             said = self._said(action)
             apply(self.state, action)
-            entry = {**with_names(action, self.task.names), "at": round(time.time(), 1)}
+            entry = {**with_names(as_needed(action), self.task.names), "at": round(time.time(), 1)}
             classes = self.state.classes
             checks = {one.item: one for one in said if self.state.labels[one.item] != NONE and one.predicted in classes}
             if checks:
@@ -142,9 +143,10 @@ class Session:
     def _replay(self) -> None:
         """Do again what the journal says; entries that make no sense any more are left out and counted."""
         numbers = {name: number for number, name in enumerate(self.task.names)}
-        n_senseless = 0
+        n_senseless, gone = 0, set[str]()
         for entry in self.journal.entries:
             try:
+                gone |= named_items(entry) - numbers.keys()
                 apply(self.state, with_numbers(entry, numbers))
                 classes = {one.name: number for number, one in self.state.classes.items()}
                 read = [Check.of_entry(one, numbers, classes) for one in entry.get("said", ())]
@@ -156,8 +158,14 @@ class Session:
             self.notices.append(
                 f"{self.journal.n_damaged} {lines} damaged in the journal, by a crash or a full disk, and left out"
             )
+        if gone:
+            pictures = "1 picture" if len(gone) == 1 else f"{len(gone):,} pictures"
+            self.notices.append(
+                f"{pictures} with labels in the journal, such as {shortened(min(gone))!r}, are not in the folder: put "
+                "them back where they were, and their labels are there again"
+            )
         if n_senseless:
-            self.notices.append(f"{n_senseless} actions of the journal do not fit this collection and were left out")
+            self.notices.append(f"actions of the journal that do not fit this collection were left out: {n_senseless}")
 
     def _given(self) -> Labels:
         return Labels(self.state.labels.copy(), self.state.classes)

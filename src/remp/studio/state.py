@@ -35,11 +35,19 @@ def clean_name(name: str) -> str:
         raise ConfigError(
             f"a class name of {len(name):,} characters; needed at most {LONGEST_NAME}: give a shorter one"
         )
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ConfigError("a class name with half a character: type it again") from error
     visible = "".join(" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in name)
     cleaned = " ".join(unicodedata.normalize("NFC", visible).split())
     if not cleaned:
         raise ConfigError("a class name without letters: type a name that can be read")
     return cleaned
+
+
+def _as_read(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", name).split())
 
 
 def clean_colour(colour: str) -> str:
@@ -100,15 +108,20 @@ class StudioState:
         return cls(labels, np.where(labels >= 0, GIVEN, FREE).astype(np.int8), classes)
 
     def find(self, name: str) -> int | None:
-        """The number of the class of this name."""
-        return next((number for number, one in self.classes.items() if one.name == name), None)
+        """The number of the class of this name, or else of one that reads the same: folders may be named with accents
+        apart from their letters, or with spaces at the end."""
+        numbers = {one.name: number for number, one in reversed(self.classes.items())}
+        if name in numbers or not isinstance(name, str):
+            return numbers.get(name)
+        alike = {_as_read(one): number for one, number in numbers.items()}
+        return alike.get(_as_read(name))
 
     def label(self, items: Iterable[int], name: str) -> None:
         """Give items a class by its name; a class that is not there yet is made."""
-        name = clean_name(name)
         items, classes = self._items(items), dict(self.classes)
         number = self.find(name)
         if number is None:
+            name = clean_name(name)
             number = self._new_number()
             classes[number] = StudioClass(name, next_colour([one.colour for one in classes.values()]))
         self._do(f"{_pictures(items)} labelled {name}", items, number, GIVEN, classes)
@@ -137,7 +150,7 @@ class StudioState:
 
     def rename(self, name: str, to: str) -> None:
         number, to = self._number(name), clean_name(to)
-        if to != name and self.find(to) is not None:
+        if self.find(to) not in (None, number):
             raise ConfigError(f"there is a class {to!r} already: merge the two, or take another name")
         classes = {**self.classes, number: StudioClass(to, self.classes[number].colour)}
         self._do(f"{name} renamed {to}", classes=classes)
@@ -224,10 +237,11 @@ class StudioState:
         return {other: one for other, one in self.classes.items() if other != number}
 
     def _items(self, items: Iterable[int]) -> np.ndarray:
-        numbers = np.unique(np.fromiter((_whole(item) for item in items), np.int64))
-        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self.labels):
-            raise ConfigError(f"there is no picture {numbers[-1]}: there are {len(self.labels)}, numbered from 0")
-        return numbers
+        numbers = sorted({_whole(item) for item in items})
+        if numbers and not 0 <= numbers[0] <= numbers[-1] < len(self.labels):
+            wrong = str(numbers[-1] if numbers[0] >= 0 else numbers[0])[:40]
+            raise ConfigError(f"there is no picture {wrong}: there are {len(self.labels)}, numbered from 0")
+        return np.array(numbers, np.int64)
 
 
 def _whole(item: int) -> int:

@@ -122,6 +122,10 @@ class Place:
 
     def files(self, *, deep: bool = False) -> list[str]:
         """The names of the files in a folder, sorted; deep: and below it, with "/". None where there is no folder."""
+        if self.is_local:  # pyarrow takes no name that is not UTF-8
+            root = self.path
+            found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+            return sorted(path.relative_to(root).as_posix() for path in found if deep or path.parent == root)
         from pyarrow.fs import FileSelector, FileType
 
         system, path = self._open()

@@ -77,7 +77,12 @@ def train(
         folder.start(settings)
         if print_settings:
             print(settings.yaml(), flush=True)
-    return trainer.run()
+    try:
+        return trainer.run()
+    except Exception:
+        if processes.rank == 0 and trainer.done == 0:
+            folder.discard()
+        raise
 
 
 def resume(

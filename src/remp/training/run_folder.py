@@ -2,7 +2,9 @@
 
 import json
 import os
+import shlex
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +27,8 @@ class RunFolder:
     def refuse_if_used(self) -> None:
         if self.path.exists() and (not self.path.is_dir() or _visible(self.path)):
             raise TrainingError(
-                f"{self.path} exists and is not empty; continue it with --resume {self.path}, or give another --out"
+                f"{self.path} exists and is not empty; continue it with --resume {shlex.quote(str(self.path))}, "
+                "or give another --out"
             )
 
     def start(self, config: RunConfig) -> None:
@@ -33,6 +36,14 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.config, config.yaml().encode())
         self.log({"event": "started", "config": config.flat()})
+
+    def discard(self) -> None:
+        """Take away what `start` made, if there are no weights yet: the next run may have the same name."""
+        if not self.last.exists() and not self.best.exists():
+            for path in (self.config, self._log):
+                path.unlink(missing_ok=True)
+            with suppress(OSError):  # somebody else's file is in it
+                self.path.rmdir()
 
     def read_config(self) -> RunConfig:
         """The settings the run was started with."""

@@ -82,6 +82,13 @@ class ResultFolder:
             ) from error
 
 
+def check_outside(folder: Path, source: Path, option: str) -> None:
+    """Raise a ConfigError if a folder for results lies in the source."""
+    real, inside = Path(os.path.realpath(folder)), Path(os.path.realpath(source))
+    if inside in (real, *real.parents):
+        raise ConfigError(f"{option} {folder} lies in {source}, which is only read: give a folder outside of it")
+
+
 def is_taken(path: Path) -> bool:
     """Whether there is anything but an empty folder."""
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))

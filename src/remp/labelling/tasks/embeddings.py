@@ -13,6 +13,7 @@ from remp.labelling.tasks.label_table import (
     ID_COLUMNS,
     LABEL_COLUMNS,
     LabelRow,
+    as_numbers,
     check_encoding,
     keep_label,
     label_or_none,
@@ -91,7 +92,7 @@ def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> Items:
     """One label per line, or lines of row (or id) and label."""
     lines = read_lines(file)
     if max((len(cells) for _, cells in lines), default=0) <= 1:
-        return make_task(names, _label_a_line([cells for _, cells in lines], len(names), file))
+        return make_task(names, as_numbers(_label_a_line([cells for _, cells in lines], len(names), file)))
     number_of = _numbered(names)
     given: dict[int, LabelRow] = {}
     skipped = []
@@ -105,7 +106,7 @@ def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> Items:
             raise DataError(f"{file}, line {row.line}: there is no row {shown}; rows are 0 … {len(names) - 1}")
         else:
             skipped.append((row.key, f"listed in {file.name}, but not in the embeddings"))
-    classes = [given[number].label if number in given else None for number in range(len(names))]
+    classes = as_numbers([given[number].label if number in given else None for number in range(len(names))])
     return make_task(names, classes, skipped=skipped)
 
 

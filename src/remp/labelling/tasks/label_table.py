@@ -3,6 +3,7 @@
 import codecs
 import csv
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -19,6 +20,7 @@ FILE_COLUMNS = ("file", "filename", "file_name", "path", "filepath", "image", "i
 ID_COLUMNS = ("id", "name", *FILE_COLUMNS)
 LABEL_COLUMNS = ("label", "class", "class_name", "category")
 _MISSING = ("", "-1")
+_NUMBER = re.compile(r"-?\d+(\.0*)?|nan", re.IGNORECASE)
 _GIVE = "give a CSV file with the columns file and label, or an export of Label Studio"
 _DELIMITERS = ",;\t"
 _BLANK: list[str] = []  # the cells of a blank line
@@ -53,7 +55,7 @@ def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
     is_ours = _Ours.find(header)
     rows = []
     for line, cells in lines[1:]:
-        given = _cell(cells, label).strip()
+        given = _cell(cells, label) if is_ours else _cell(cells, label).strip()  # folders may end in a space
         if is_ours and is_ours.is_of_machine(cells, given):
             given = ""
         rows.append(LabelRow(line, _cell(cells, key), given or None))
@@ -84,7 +86,7 @@ class _Ours:
         if status not in _OF_MACHINE or self.likeliest is None:
             return status in _OF_MACHINE
         as_written = {"labelled": _cell(cells, self.likeliest).strip(), "uncertain": "", "unknown": "unknown"}
-        return label in ("", as_written[status])
+        return label.strip() in ("", as_written[status])
 
 
 def check_encoding(text: str, path: Path, line: int) -> None:
@@ -146,6 +148,18 @@ def label_or_none(value: Any) -> str | None:
         value = int(value)  # what pandas makes of whole numbers with gaps
     text = str(value).strip()
     return None if text in _MISSING else text
+
+
+def as_numbers(labels: Sequence[str | None]) -> list[str | None]:
+    """Where all labels are numbers, those that NumPy and pandas write for numbers with gaps are read as such: nan and
+    -1.0 are missing, 3.0 is 3. Among other labels, nan is a kind of bread.
+
+    >>> as_numbers(["3.0", "nan", "12", "-1.0"]), as_numbers(["pita", "nan"])
+    (['3', None, '12', None], ['pita', 'nan'])
+    """
+    if not all(label is None or _NUMBER.fullmatch(label) for label in labels):
+        return list(labels)
+    return [label_or_none(float(label)) if label and not label.isdigit() else label for label in labels]
 
 
 def _read_text(path: Path) -> str:
