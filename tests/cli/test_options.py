@@ -29,6 +29,13 @@ def test_a_value_is_not_taken_for_a_file():
     assert file_and_settings(None, []) == (None, {})
 
 
+@pytest.mark.parametrize("order", [("a.yaml", ["5", "10"]), ("5", ["10", "a.yaml"]), ("5", ["a.yaml", "10"])])
+def test_bare_numbers_are_further_shots(order):
+    shots = ["1"]
+    assert file_and_settings(*order, shots) == ("a.yaml", {})
+    assert shots == ["1", "5", "10"]
+
+
 def test_flags_are_the_names_of_the_settings():
     arguments = ["--alpha", "0.5", "--crop-area=[0.3, 1]", "--flip", "false", "--transform=none", "--n_way", "7"]
     expected = {"alpha": 0.5, "crop_area": [0.3, 1], "flip": False, "transform": "none", "n_way": 7}

@@ -48,7 +48,8 @@ def evaluate(
     from remp.evaluation.evaluate import evaluate as run
     from remp.models import load
 
-    file, overrides = file_and_settings(checkpoint, context.args)
+    n_shot = list(n_shot)
+    file, overrides = file_and_settings(checkpoint, context.args, n_shot)
     if file is None:
         raise RempError("no checkpoint was given: give a file, the folder of a run, or the name of a shipped model")
     trained = load(file, **overrides)

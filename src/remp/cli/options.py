@@ -53,10 +53,13 @@ def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> A
     return Protocol(n_way, shots[0] if len(shots) == 1 else tuple(shots), n_query, distribution)
 
 
-def file_and_settings(first: str | None, rest: list[str]) -> tuple[str | None, dict[str, Any]]:
+def file_and_settings(
+    first: str | None, rest: list[str], shots: list[str] | None = None
+) -> tuple[str | None, dict[str, Any]]:
     """The file, None where there is none, and the settings that flags change; values are read as YAML.
 
     first, rest: what the command line left over. Where a flag came before the file, the flag is the first of it.
+    shots: gets the bare numbers, which belong to --n-shot 1 5: an option takes one value.
 
     >>> file_and_settings("a.yaml", ["--alpha", "0.5", "--crop-area=[0.3, 1]"])
     ('a.yaml', {'alpha': 0.5, 'crop_area': [0.3, 1]})
@@ -66,7 +69,8 @@ def file_and_settings(first: str | None, rest: list[str]) -> tuple[str | None, d
     arguments = iter([*([] if first is None else [first]), *rest])
     for argument in arguments:
         if not argument.startswith("--"):
-            files.append(argument)
+            is_number = argument.replace(",", "").isdigit()
+            (files if shots is None or not is_number else shots).append(argument)
             continue
         name, equals, text = argument[2:].partition("=")
         value = text if equals else next(arguments, None)
