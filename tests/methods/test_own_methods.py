@@ -178,3 +178,12 @@ def test_a_run_that_fails_in_its_first_step_leaves_its_name_free(tiny, train_ima
         with pytest.raises(ValueError, match="a mistake") if method is Failing else nullcontext():
             train_own(method, tiny, train_images, validation_images, tmp_path / "run")
     assert (tmp_path / "run" / "best.safetensors").is_file()
+
+
+def test_logits_of_a_wrong_shape_are_told_in_training(tiny, train_images, validation_images, tmp_path):
+    class Turned(ProtoNet):
+        def logits(self, episodes):
+            return super().logits(episodes).transpose(-1, -2)
+
+    with pytest.raises(EpisodeError, match="got logits of shape"):
+        train_own(Turned, tiny, train_images, validation_images, tmp_path / "run")

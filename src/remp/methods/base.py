@@ -97,6 +97,11 @@ def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:
     """Mean over all queries of all episodes: (E, Q, n), (E, Q) -> scalar."""
     if labels is None:
         raise EpisodeError("these episodes have no query labels: draw them with EpisodeSampler")
+    if logits.dim() != 3 or logits.shape[:2] != labels.shape:
+        raise EpisodeError(
+            f"got logits of shape {tuple(logits.shape)} for {labels.shape[0]} episodes with {labels.shape[1]} queries; "
+            f"needed {tuple(labels.shape)} and a number for each class"
+        )
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
 
