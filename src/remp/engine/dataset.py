@@ -56,6 +56,8 @@ def _hashes(file: Any, column: str, kind: type, part: Place) -> np.ndarray | Non
         return None
     values = column_values(file, column, part.address)
     with border(f"{part}: its hashes of files or pictures cannot be read", "it is damaged; embed again"):
+        if kind is np.uint64 and any(value < 0 for value in values or ()):  # NumPy 1 would turn it into another number
+            raise ValueError("a hash below 0")
         return np.array(values, dtype=kind)
 
 

@@ -73,6 +73,7 @@ class DFMNMCT(Method):
             return self._blocks(images)
         with torch.no_grad(), evaluation_mode(backbone_of(self)):
             mirrored = self._blocks(images.flip(3))
+        torch.clear_autocast_cache()  # PyTorch 2.4 takes the weights from there, and no gradient flows
         return torch.cat([self._blocks(images), mirrored], dim=1)
 
     def logits(self, episodes: Episodes) -> Tensor:

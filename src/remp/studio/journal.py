@@ -83,7 +83,7 @@ def named_items(action: Action) -> set[str]:
     """The names of the items of an action in which they got a class."""
     named = action.get("items", ()) if action.get("do") == "label" else ()
     lists = action.get("classes", {}).values() if action.get("do") == "accept" else [named]
-    return {name for names in lists for name in names}
+    return {name for names in lists for name in names if isinstance(name, str)}
 
 
 def with_numbers(action: Action, numbers: Mapping[str, int]) -> dict[str, Any]:
