@@ -3,17 +3,22 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from remp import reproduce as package
 from remp.checkpoint import read_checkpoint
 from remp.config import make_config
+from remp.datasets import open_data
+from remp.episodes import Protocol
 from remp.errors import ConfigError, RempError
-from remp.models import shipped_models
+from remp.evaluation.evaluate import draw_episodes
+from remp.models import load, shipped_models
 from remp.reproduce.manifest import read_manifest
 from remp.reproduce.trainings import plan_run
 
@@ -46,6 +51,20 @@ def book(tmp_path, tiny, prepared):
                     {"name": "ReMP", "training": "first", "settings": {"layers": 2}, "paper": {1: 55.5}},
                     {"name": "ProtoNet", "training": {1: "second"}},
                     {"name": "PT-MAP", "training": "first", "method": "pt-map"},
+                ],
+            },
+            "two": {
+                "title": "Two networks",
+                "of_the_paper": "none",
+                "show": "table",
+                "data": "toy",
+                "n_way": 3,
+                "n_query": 4,
+                "shots": [1],
+                "episodes": 25,
+                "rows": [
+                    {"name": "both", "training": "first", "beside": "second", "transform": "power+l2+centre"},
+                    {"name": "no l2", "training": "first", "beside": "second"},
                 ],
             },
             "curve": {
@@ -366,3 +385,32 @@ def test_everything_of_the_manifest_runs_through_on_glyphs(tmp_path):
         statuses = {cell["status"] for cell in json.loads((folder / name / "results.json").read_text())["cells"]}
         assert statuses <= {"done"}, (name, statuses)
         assert (folder / name / "figure.svg").is_file()
+
+
+def test_two_networks_side_by_side_are_scored_on_their_joined_features(run, quick, book, tmp_path):
+    run("two")
+    both, no_l2 = json.loads((book.parent / "two" / "results.json").read_text())["cells"]
+    assert "a transform with l2" in no_l2["status"]
+    trained = [load(tmp_path / "runs" / name) for name in ("first", "second")]
+    assert both["checkpoint_hashes"] == [one.hash for one in trained]
+    images = open_data("toy", "test")
+    parts = []
+    for one in trained:
+        rows = one.method.embed(one.normalisation.of(images.images)).detach().numpy().reshape(len(images.images), -1)
+        rows = np.sign(rows) * np.sqrt(np.abs(rows))
+        parts.append(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    joined = np.concatenate(parts, 1)
+    expected = []
+    episodes = draw_episodes(images, Protocol(3, 1, 4), n_episodes=25, seed=2021)
+    for episode in (episodes[i : i + 1] for i in range(25)):
+        support, query = (joined[ids.numpy()[0]] for ids in (episode.support, episode.query))
+        mean = np.concatenate([support, query]).mean(0)
+        support, query = (x - mean for x in (support, query))
+        support, query = (torch.from_numpy(x / np.linalg.norm(x, axis=1, keepdims=True)) for x in (support, query))
+        task = replace(episode, support=support[None], query=query[None])
+        expected.append((trained[0].method.logits(task).argmax(-1) == episode.query_labels).float().mean().item())
+    assert both["mean"] == pytest.approx(100 * np.mean(expected), abs=0.01)
+    n_lines = len(run.lines)
+    run("two", train=False)  # what was scored with the same weights is taken over
+    assert json.loads((book.parent / "two" / "results.json").read_text())["cells"][0] == both
+    assert len(run.lines) > n_lines

@@ -63,7 +63,8 @@ def reproduce(
         cells, earlier = [], Earlier(folder / name, again=again)
         for empty in empty_cells(item):
             many = plans[name].get(empty.training, [])
-            cell = score_cell(item, empty, many, n_episodes=n_episodes, data=data, earlier=earlier)
+            beside = plans[name].get(empty.row.beside, [])
+            cell = score_cell(item, empty, many, beside, n_episodes=n_episodes, data=data, earlier=earlier)
             cells.append(cell)
             found = f"{cell.percent:.2f} ± {cell.half_width:.2f} %" if cell.status == "done" else cell.status
             say(f"{name}: {cell.key}: {found}")

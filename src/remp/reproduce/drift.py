@@ -54,7 +54,8 @@ def _published(book: Manifest) -> dict[tuple[str, str, str], list[Published]]:
     for name, item in book.items.items():
         results = read_results(book.root / "results" / name)
         for cell in results["cells"] if results else []:
-            if cell["status"] != "done" or cell["method"] or "x" in cell:  # figures are made of the same checkpoints
+            # figures are made of the same checkpoints
+            if cell["status"] != "done" or cell["method"] or cell.get("beside") or "x" in cell:
                 continue
             for training, expected in zip(cell["trainings"], cell["first_episodes"], strict=True):
                 if (book.root / "results" / "checkpoints" / f"{training}.safetensors").is_file():

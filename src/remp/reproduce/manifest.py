@@ -28,11 +28,13 @@ class Row(_Part):
     """One row of a table or one line of a figure.
 
     training: name of a training, or one for each number of shots; "{x}" in it is replaced by the place on the x axis.
-    method: a classifier on the frozen features of that training instead of the trained method itself.
+    method: a classifier on the frozen features of that training instead of the trained method itself. beside: another
+    training whose features stand beside those of the first, for a row of two networks.
     """
 
     name: str
     training: str | dict[int, str]
+    beside: str = ""
     method: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
     transform: str = "none"
@@ -90,6 +92,7 @@ class Manifest(_Part):
         """Names of the trainings that the rows of an item ask for."""
         places = [x for axis in item.axes if axis.of == "training" for x in axis.values] or [None]
         names = [row.training_for(n_shot, x) for row in item.rows for n_shot in item.shots for x in places]
+        names += [row.beside for row in item.rows]
         return list(dict.fromkeys(name for name in names if name))
 
     def _add(self, name: str, found: dict[str, None]) -> None:

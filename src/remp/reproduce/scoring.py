@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
-from remp.errors import RempError
+from remp.errors import ConfigError, RempError
 from remp.evaluation.compare import compare_features
 from remp.evaluation.evaluate import embed, evaluate
 from remp.evaluation.frozen_features import FrozenFeatures, frozen_features
@@ -81,14 +82,25 @@ def empty_cells(item: Item) -> list[Cell]:
 
 
 def score_cell(
-    item: Item, cell: Cell, runs: list[Run], *, n_episodes: int, data: str | None, earlier: "Earlier"
+    item: Item,
+    cell: Cell,
+    runs: list[Run],
+    beside: list[Run],
+    *,
+    n_episodes: int,
+    data: str | None,
+    earlier: "Earlier",
 ) -> Cell:
-    """The cell with its score, of the seeds that were trained. runs: one for each seed. Where none was, the cell keeps
-    the score that weights which are not here had in an earlier call, or stays empty; it is never made up."""
-    row, trained = cell.row, [run for run in runs if run.checkpoint is not None]
+    """The cell with its score, of the seeds that were trained. runs: one for each seed; beside: the same of the network
+    beside it, empty for a row of one network. Where none was, the cell keeps the score that weights which are not here
+    had in an earlier call, or stays empty; it is never made up."""
+    others: list[Run | None] = [*beside] if beside else [None] * len(runs)
+    row, pairs = cell.row, list(zip(runs, others, strict=True))
+    pairs = [pair for pair in pairs if all(run is None or run.checkpoint is not None for run in pair)]
+    trained = [run for run, _ in pairs]
     record = _about(item, cell, trained or runs, n_episodes)
     cell = replace(cell, record=record)
-    if any(run.diverged for run in runs):
+    if any(run.diverged for run in [*runs, *beside]):
         return replace(cell, status="diverged")
     if not trained:
         return earlier.scored_elsewhere(cell) or cell
@@ -96,10 +108,11 @@ def score_cell(
     shape = {"n_way": item.n_way, "n_shot": cell.n_shot, "n_query": item.n_query}
     try:
         protocol = Protocol(**{**shape, **cell.changed("protocol")})
-        hashes = [load(run.checkpoint).hash for run in trained if run.checkpoint]
+        hashes = [load(run.checkpoint).hash for pair in pairs for run in pair if run and run.checkpoint]
         if (known := earlier.scored(cell, hashes, images.fingerprint)) is not None:
             return known
-        results = [_result(run, row, record["settings"], images, protocol, n_episodes, item.seed) for run in trained]
+        shared = record["settings"], images, protocol, n_episodes, item.seed
+        results = [_result(run, other, row, *shared) for run, other in pairs]
     except RempError as error:
         return replace(cell, status=f"not possible: {error}")
     accuracies = np.stack([result.accuracies for result in results])
@@ -113,7 +126,7 @@ def score_cell(
         "fingerprint": first.fingerprint,
         "transductive": first.transductive,
         "assumes_balance": first.assumes_balance,
-        "checkpoint_hashes": [result.checkpoint_hash for result in results],
+        "checkpoint_hashes": hashes,
     }
     of_seeds = tuple(float(a.mean()) for a in accuracies)
     cell = replace(cell, status="done", accuracies=accuracies.mean(0), of_seeds=of_seeds)
@@ -155,8 +168,8 @@ class Earlier:
         """The cell as it was, if its settings, its episodes and what is said of the weights are the same."""
         found, accuracies = self.records.get(_place(cell.record)), self.accuracies.get(cell.key)
         asked = ("method", "settings", "transform", "n_episodes", "episode_seed")
-        wanted = {**{name: cell.record[name] for name in asked}, **weights}
-        if found is None or accuracies is None or any(found[name] != value for name, value in wanted.items()):
+        wanted = {**{name: cell.record[name] for name in asked}, "beside": cell.record.get("beside"), **weights}
+        if found is None or accuracies is None or any(found.get(name) != value for name, value in wanted.items()):
             return None
         of_seeds = tuple(value / 100 for value in found["of_seeds"])
         return replace(cell, status="done", accuracies=accuracies.astype(np.float64), of_seeds=of_seeds, record=found)
@@ -167,7 +180,14 @@ def _place(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _result(
-    run: Run, row: Row, settings: dict[str, Any], images: ImageSet, protocol: Protocol, n_episodes: int, seed: int
+    run: Run,
+    beside: Run | None,
+    row: Row,
+    settings: dict[str, Any],
+    images: ImageSet,
+    protocol: Protocol,
+    n_episodes: int,
+    seed: int,
 ) -> Result:
     assert run.checkpoint is not None
     kept = run.checkpoint, load(run.checkpoint).hash, images.name, row.transform
@@ -177,6 +197,14 @@ def _result(
         # A method that embeds in a way of its own may do so by its settings.
         is_plain = method.embed is Method.embed and method.score is Method.score
         features = _embedded(*kept) if is_plain else None
+        if beside:
+            if features is None or not FeatureTransform.parse(row.transform).l2:
+                raise ConfigError(
+                    f"{row.name}: two networks need a method that embeds plainly, and a transform with l2"
+                )
+            assert beside.checkpoint is not None
+            other = _embedded(beside.checkpoint, load(beside.checkpoint).hash, images.name, row.transform)
+            features = torch.cat([features.flatten(1), other.flatten(1)], 1)  # each of length 1: they count the same
         return evaluate(
             trained, images, protocol, n_episodes=n_episodes, seed=seed, transform=row.transform, features=features
         )
@@ -187,7 +215,7 @@ def _result(
     return compared.tables[0].entries[0].result
 
 
-@lru_cache(maxsize=2)  # with the feature transform and without: rows of one network differ in what comes after
+@lru_cache(maxsize=3)  # with the feature transform and without: rows of one network differ in what comes after
 def _embedded(checkpoint: Path, digest: str, data: str, transform: str) -> Tensor:
     """Features of the test images. digest: the hash of the weights, which may change under the same name."""
     trained, images = load(checkpoint), open_data(data, "test")
@@ -212,6 +240,7 @@ def _about(item: Item, cell: Cell, runs: list[Run], n_episodes: int) -> dict[str
         **({"x": cell.x, "x_of": cell.axis.name} if cell.axis else {}),
         "paper": row.paper.get(cell.n_shot),
         "trainings": [run.name for run in runs],
+        **({"beside": row.beside} if row.beside else {}),
         "config": runs[0].source if runs else "",
         "method": row.method,
         "settings": {**row.settings, **cell.changed("setting")},

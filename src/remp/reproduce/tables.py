@@ -103,7 +103,8 @@ def _columns(cell: Mapping[str, Any], item: Item, folder: Path) -> list[str]:
 def _command(cell: Mapping[str, Any], item: Item, folder: Path) -> str:
     """What repeats one cell from the checkpoint in the repository; for figures, and where there is none, the item."""
     is_there = (folder.parent / "checkpoints" / f"{cell['trainings'][0]}.safetensors").is_file()
-    if cell["status"] != "done" or item.axes or cell["method"] or len(cell["trainings"]) > 1 or not is_there:
+    is_one = not cell["method"] and not cell.get("beside") and len(cell["trainings"]) == 1
+    if cell["status"] != "done" or item.axes or not is_one or not is_there:
         return f"remp reproduce {folder.name}"
     changes = [f"--{key.replace('_', '-')} {value}" for key, value in cell["settings"].items()]
     return " ".join(
