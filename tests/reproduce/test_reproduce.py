@@ -350,7 +350,8 @@ def test_published_checkpoints_have_the_settings_of_their_configuration():
     assert kept
     shipped = {path: "cifar-fs-remp-long" for path in shipped_models().values()}
     for path, name in {**kept, **shipped}.items():
-        run = plan_run(manifest, name, runs=Path("runs"))
+        training, _, seed = name.partition("-seed")
+        run = plan_run(manifest, training, runs=Path("runs"), seed=int(seed or 0))
         header, written = make_config(read_checkpoint(path)[1]["config"]).flat(), run.config.flat()
         settled = ("episodes_per_step", "start_from")  # by the run
         assert not Path(header["start_from"] or "").is_absolute(), f"{name} names a folder of one machine"
