@@ -10,7 +10,6 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -62,15 +61,14 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
     _check_host(options)
     folder = Path(os.path.abspath(folder))
     out = result_folder(folder, options.out)
-    find_embedder(options.backbone, side=options.side)  # a mistake in these is told before anything is written
+    embedder = find_embedder(options.backbone, side=options.side)  # a mistake is told before anything is written
     labels = Journal(journal_of(out)).given_labels(options.labels)
     task = open_collection(folder, labels)
     server = OneServer(out.with_name(f".{out.name}.studio"), folder)
     try:
         made_with = {"backbone": getattr(options.backbone, "name", options.backbone), "side": options.side}
         made_with |= labels_header(labels)
-        find = partial(find_embedder, options.backbone, side=options.side)
-        session = open_session(task, folder, journal_of(out), find, made_with)
+        session = open_session(task, folder, journal_of(out), lambda: embedder, made_with)
         listening = _listen(options.host, options.port)
         port = listening.getsockname()[1]
         keys, thumbnails = Keys(), Thumbnails(home() / "studio" / "thumbnails.sqlite")

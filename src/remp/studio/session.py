@@ -148,9 +148,10 @@ class Session:
             try:
                 gone |= named_items(entry) - numbers.keys()
                 apply(self.state, with_numbers(entry, numbers))
-                classes = {one.name: number for number, one in self.state.classes.items()}
-                read = [Check.of_entry(one, numbers, classes) for one in entry.get("said", ())]
-                self.checks.update({one.item: one for one in read if one is not None})
+                if said := entry.get("said"):
+                    classes = {one.name: number for number, one in self.state.classes.items()}
+                    read = [Check.of_entry(one, numbers, classes) for one in said]
+                    self.checks.update({one.item: one for one in read if one is not None})
             except (ConfigError, AttributeError, TypeError):
                 n_senseless += 1
         if self.journal.n_damaged:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -122,10 +122,8 @@ class Place:
 
     def files(self, *, deep: bool = False) -> list[str]:
         """The names of the files in a folder, sorted; deep: and below it, with "/". None where there is no folder."""
-        if self.is_local:  # pyarrow takes no name that is not UTF-8
-            root = self.path
-            found = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
-            return sorted(path.relative_to(root).as_posix() for path in found if deep or path.parent == root)
+        if self.is_local:
+            return _mended(self, lambda folder: _local_files(folder, deep), self.path) if self.path.is_dir() else []
         from pyarrow.fs import FileSelector, FileType
 
         system, path = self._open()
@@ -167,6 +165,16 @@ class Place:
         root, _, below = rest.partition("/")
         system, path = _system(f"{scheme}://{root}{mark}{options}")
         return system, f"{path.rstrip('/')}/{below}".rstrip("/")
+
+
+def _local_files(folder: Path, deep: bool) -> list[str]:
+    """Not by pyarrow, which takes no name that is not UTF-8. Raises OSError for a folder that cannot be listed."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    places = islice(os.walk(folder, onerror=fail), None if deep else 1)
+    return sorted(Path(place, name).relative_to(folder).as_posix() for place, _, names in places for name in names)
 
 
 def place(address: "str | Path | Place") -> Place:
