@@ -22,7 +22,7 @@ from label_tasks import Pictures, TrueTask, draw_task, load
 
 from remp.evaluation.statistics import Estimate, paired_difference
 from remp.labelling.outcome import STATUSES
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import Items
 from remp.models import DEFAULT_EMBEDDER
 from remp.propagation.adaptive import adapt
@@ -126,7 +126,7 @@ def _rounds(
     for number in range(n_rounds + 1):
         if number:
             task = Items(names, labels, drawn.task.class_names)
-            outcome = label_rows(task, ArrayRows(pool), n_next=10) if advised else None
+            outcome = label_rows(task, ArrayRows(pool), LabelOptions(n_next=10)) if advised else None
             chosen = [one.item for one in outcome.label_next] if outcome else _any(labels, random)
             labels = labels.copy()
             labels[chosen] = drawn.truth[~is_test][chosen]

@@ -25,7 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from remp.labelling.outcome import STATUSES
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import Items
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
@@ -159,7 +159,7 @@ def score(draw: Draw, with_rivals: bool) -> dict[str, Any]:
     """All that is measured of one draw."""
     names = tuple(map(str, range(len(draw.given))))
     task = Items(names, draw.given, tuple(map(str, range(draw.n_classes))))
-    labelling = label_rows(task, ArrayRows(draw.rows), n_next=0)
+    labelling = label_rows(task, ArrayRows(draw.rows), LabelOptions(n_next=0))
     assert labelling is not None
     free, known = draw.free, draw.free & (draw.truth >= 0)
     hits = labelling.best == draw.truth
@@ -303,7 +303,7 @@ def plot_coverage(rows: list[dict[str, Any]], path: Path, title: str) -> None:
 
 def summary(found: dict[str, list[dict[str, Any]]], draws: int) -> str:
     """Markdown: one line per feature set, then every kind of task and number of labels, as means over the sets."""
-    head = ["feature set", "rows", "behind by more than 1", "mean difference to the best rival", "to the rule before"]
+    head = ["feature set", "rows", "behind by more than 1", "mean difference to the best rival", "to the previous rule"]
     head += [
         "interval holds the truth",
         "wrong labels found",

@@ -8,7 +8,7 @@ from label_accuracy import embedded
 
 from remp.datasets import open_prepared
 from remp.labelling.outcome import Labelling
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import Items
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.rows import ArrayRows
@@ -31,7 +31,7 @@ class TrueTask:
     truth: np.ndarray
 
     def labelled(self, reject: float | None = None) -> Labelling:
-        outcome = label_rows(self.task, ArrayRows(self.rows), reject=reject, n_next=0)
+        outcome = label_rows(self.task, ArrayRows(self.rows), LabelOptions(reject=reject, n_next=0))
         assert outcome is not None
         return outcome
 

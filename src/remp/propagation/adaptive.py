@@ -22,9 +22,9 @@ from remp.propagation.logistic import Linear, fit_logistic
 from remp.propagation.products import Lens, Products
 from remp.propagation.shares import trust_in
 from remp.propagation.surroundings import Neighbours, Surroundings, Told, nobody, nothing, surroundings_of
-from remp.rectification.propagate import Passes, Views, checked_labels
+from remp.rectification.propagate import Passes, Views, checked_labels, largest_move
 from remp.rectification.similarity import unit
-from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
+from remp.rectification.transform import FeatureTransform, RowTransform, TransformOfRows, fit_transform
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 
 # How the settings were found, on validation data of seventeen feature sets: results/tries/robustness.md.
@@ -53,7 +53,7 @@ _KEPT = 2**24
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(TransformOfRows):
     """Settings of the rule for any shares of the classes, which `remp label` and `ReMPClassifier` follow by default.
 
     Parameters
@@ -79,15 +79,9 @@ class Adaptive:
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        if self.parts.mirror or self.parts.zoom:
-            raise ConfigError(f"transform is {self.transform!r}, but rows are not images: leave mirror and zoom out")
+        self._check_transform()
         if self.layers < 0:
             raise ConfigError(f"layers is {self.layers}; needed 0 (logistic regression alone) or more")
-
-    @property
-    def parts(self) -> FeatureTransform:
-        """The parts that `transform` names."""
-        return FeatureTransform.parse(self.transform)
 
 
 class Evidence(NamedTuple):
@@ -99,6 +93,14 @@ class Evidence(NamedTuple):
 
 
 _USUAL, _REGRESSION = Evidence(), Evidence(1.0, 0.0, 0.0)
+
+
+class Shifts(NamedTuple):
+    """What makes the logits of classes with few labels and with many comparable, (N,) each: added while prototypes are
+    rectified, and once more at the end."""
+
+    within: Tensor
+    after: Tensor
 
 
 class Parts(NamedTuple):
@@ -122,8 +124,9 @@ class Adapted:
     lies among the features. log_shares: (N,) what is added to the logits for the shares of the classes among the
     unlabelled rows; 0 where they are equal. centre: (d,) what the transform takes away; size: what features are divided
     by. moves: for each layer the largest distance that a prototype moved, relative to their mean norm. evidence: how
-    much of each `logits` look at besides the shares. surroundings: of the labelled rows, to hide some of them and look
-    again; only just after `adapt`, and only in the first process.
+    much of each `logits` look at besides the shares. shifts: what the logits of the regression were shifted by.
+    surroundings: of the labelled rows, to hide some of them and look again; only just after `adapt`, and only in the
+    first process.
     """
 
     settings: Adaptive
@@ -139,6 +142,7 @@ class Adapted:
     moves: tuple[float, ...]
     neighbours: Neighbours | None = None
     evidence: Evidence = _USUAL
+    shifts: Shifts | None = field(default=None, repr=False, compare=False)
     surroundings: Surroundings | None = field(default=None, repr=False, compare=False)
 
     def features(self, rows: Tensor) -> Tensor:
@@ -204,11 +208,13 @@ def adapt(
     *,
     shard: Shard | None = None,
     told: Told | None = None,
+    shifts: Shifts | None = None,
 ) -> Adapted:
     """Learn N classes from the labelled rows and all the others, in memory for one chunk of rows.
 
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
-    others pass over the rest. told: what the surroundings of the labelled rows tell, if it is known.
+    others pass over the rest. told: what the surroundings of the labelled rows tell, if it is known. shifts: see
+    there.
     """
     labels, shard = checked_labels(rows, labels, n_classes), shard or shard_of(rows)
     settings = replace(settings, transform=str(without_root_of_signed(settings.parts, rows)))
@@ -226,6 +232,8 @@ def adapt(
     _check_finite(label_sums, rows, shard)
     sample = _regression_sample(labels, n_classes)
     regression = fit_logistic(_features(transform, rows.take(sample), size), labels[sample], n_classes, shard)
+    if shifts:
+        regression = replace(regression, bias=regression.bias + shifts.within)
     n_shot = float(1 / (1 / counts).mean())
     graph_weight = 1 + _GRAPH / n_shot**0.5
     graph = told.graph * graph_weight
@@ -249,9 +257,11 @@ def adapt(
         share = _LABELS_FIRST if is_first else n_shot / (n_shot + _LABELS_HALF_AT)
         weight = max(1.0, share / (1 - share) * n_unlabelled / float(counts.sum()))
         old, prototypes = prototypes, (weight * label_sums + sums) / (weight * counts + masses)[:, None]
-        moves.append(_move(old, prototypes))
+        moves.append(largest_move(old, prototypes))
     if not moves:
         fit_transform(rows, FeatureTransform(), shard)  # checks that every number is finite
+    if shifts:
+        regression = replace(regression, bias=regression.bias + shifts.after)
     return Adapted(
         settings=settings,
         regression=regression,
@@ -266,6 +276,7 @@ def adapt(
         moves=tuple(moves),
         neighbours=told.neighbours * graph_weight if told.neighbours else None,
         evidence=_USUAL if n_layers else _REGRESSION,
+        shifts=shifts,
         surroundings=surroundings,
     )
 
@@ -448,9 +459,3 @@ def _check_finite(numbers: Tensor, rows: Rows, shard: Shard) -> None:
     if not numbers.isfinite().all():
         fit_transform(rows, FeatureTransform(), shard)  # names the row
         raise DataError("some rows hold numbers too large to compare: scale them down, or transform with l2")
-
-
-def _move(before: Tensor, after: Tensor) -> float:
-    """The largest distance that a prototype moved, relative to their mean norm."""
-    distances = torch.linalg.vector_norm(after - before, dim=-1)
-    return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))

@@ -35,6 +35,8 @@ _SHRINK = 0.9
 # Evidence is weighed if there are so many held-out labels for each class; more than so many in all tell nothing new.
 # Its weights are held at 1 by this penalty on the square of the difference, and one below the last counts as none.
 _LEAST_HELD_OUT, _MOST_HELD_OUT, _STAY, _NONE = 2, 2000, 0.5, 0.1
+# Nor is it weighed by the labels of less than this share of the classes.
+_COVERED = 0.8
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
     # held-out rows were scored with fewer labels, at which logits are worth less
     fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)))
     held = _log_likelihoods(held_out.scores, held_out.labels, np.exp(logs + fewer - typical))
-    log_posterior = _WEIGHT * held - _GRID**2 / (2 * _WIDTH**2)
+    log_posterior = _WEIGHT * held_out.covered * held - _GRID**2 / (2 * _WIDTH**2)
     weights = np.exp(log_posterior - log_posterior.max())
     return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
 
@@ -75,7 +77,8 @@ def weigh_evidence(held_out: HeldOut) -> Evidence:
 
     The logits stay as wide as they were, so that they weigh as much beside the shares of the classes.
     """
-    if len(held_out) < _LEAST_HELD_OUT * held_out.scores.shape[1] or held_out.scores.shape[1] == 1:
+    n_classes = held_out.scores.shape[1]
+    if len(held_out) < _LEAST_HELD_OUT * n_classes or n_classes == 1 or held_out.covered < _COVERED:
         return Evidence()
     few = sample_of(np.arange(len(held_out)), _MOST_HELD_OUT)
     scores, plain, graph = (part[few].double() for part in (held_out.scores, held_out.plain, held_out.graph))

@@ -72,7 +72,7 @@ def fit_rows(
     calibration = calibrate(model, held_out, np.bincount(labels[labels >= 0], minlength=n_classes))
     calibration = replace(calibration, weights=_as_in_first(torch.from_numpy(calibration.weights), shard).numpy())
     if held_out.others and isinstance(model, Adapted):
-        shares = _shares(model, held_out.others, calibration.best, rows)
+        shares = held_out.covered * _shares(model, held_out.others, calibration.best, rows)
         model = replace(model, log_shares=_as_in_first(shares, shard))
         held_out = replace(held_out, others=None)  # large, too
     likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)

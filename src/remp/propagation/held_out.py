@@ -10,11 +10,11 @@ from torch import Tensor
 
 from remp.propagation import SEED, sample_of
 from remp.propagation.adaptive import Adapted, Adaptive, Evidence, adapt
-from remp.propagation.surroundings import Told
+from remp.propagation.label_counts import about_equal, fair_shifts
 from remp.rectification.propagate import Passes, Propagated, Propagation, propagate
-from remp.rectification.similarity import cosine
+from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform
-from remp.rows import ArrayRows, Rows, Shard
+from remp.rows import ArrayRows, Rows, Shard, shard_of
 from remp.system.threads import on_all_cores
 
 MOST_FOLDS = 5
@@ -34,7 +34,8 @@ class Likeness:
     Not by rectified prototypes: many rows of an unknown class pull the nearest prototype towards themselves, and then
     seem to resemble it. Nor by centred rows: the centre lies between the known classes, and says nothing of others.
 
-    transform: of rows, without centring. means: (N, d) of the labelled rows of each class, transformed.
+    transform: of rows, without centring. means: (N, d) of the labelled rows of each class, transformed, of norm 1; of a
+    class with more labels than others shorter, of one with fewer longer: see `fit_likeness`.
     """
 
     transform: RowTransform
@@ -42,14 +43,27 @@ class Likeness:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Cosine with the nearest class mean: raw rows (m, d) -> (m,)."""
-        return cosine(self.transform(rows.float()), self.means).amax(-1)
+        return (unit(self.transform(rows.float())) @ self.means.T).amax(-1)
 
 
 def fit_likeness(rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureTransform, shard: Shard) -> Likeness:
-    """labels: (n,), -1 for unlabelled."""
+    """labels: (n,), -1 for unlabelled.
+
+    The mean of many rows points to where its class is, that of one row also to where this row is by chance: its cosine
+    with other rows of the class is smaller. Rows of norm 1 whose class has a mean of squared norm a have an expected
+    cosine of a / √(a + (1 - a) / n) with the mean of n of them, so that the lengths √(a + (1 - a) / n) make classes of
+    different n comparable; a is estimated from all classes together.
+    """
     transform = RowTransform(replace(parts, centre=False))
     sums, counts = Passes(rows, labels, n_classes, transform, torch.float32, shard).label_sums()
-    return Likeness(transform, (sums / counts[:, None]).float())
+    means = sums / counts[:, None]
+    if not parts.l2 or about_equal(labels, n_classes):
+        return Likeness(transform, unit(means).float())
+    several = counts > 1
+    pairs = (counts * (counts - 1))[several]
+    agreed = ((sums.square().sum(1) - counts)[several].sum() / pairs.sum()).clamp(min=0.01, max=1)  # a
+    lengths = (agreed + (1 - agreed) / counts).sqrt()
+    return Likeness(transform, (unit(means) * (lengths / lengths.square().mean().sqrt())[:, None]).float())
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,11 @@ class HeldOut:
     def __len__(self) -> int:
         return len(self.items)
 
+    @property
+    def covered(self) -> float:
+        """The share of the classes of which a label could be hidden."""
+        return len(np.unique(self.labels)) / max(1, self.scores.shape[1])
+
     def weighed(self, evidence: Evidence) -> "HeldOut":
         """The same with scores in which each kind of evidence counts as much as this."""
         cosine = self.scores - self.plain - self.graph
@@ -99,11 +118,11 @@ def learn(
     n_classes: int,
     settings: Adaptive | Propagation,
     shard: Shard | None = None,
-    told: Told | None = None,
 ) -> Adapted | Propagated:
     """The classes by the rule that the settings are of."""
     if isinstance(settings, Adaptive):
-        return adapt(rows, labels, n_classes, settings, shard=shard, told=told)
+        shifts = fair_shifts(rows, labels, n_classes, settings, shard or shard_of(rows))
+        return adapt(rows, labels, n_classes, settings, shard=shard, shifts=shifts)
     return propagate(rows, labels, n_classes, settings, shard=shard)
 
 
@@ -120,7 +139,7 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     items = np.concatenate([labelled, unlabelled])
     raw = rows.take(items)
     features = model.features(raw)
-    settings = replace(model.settings, transform="l2" if model.settings.parts.l2 else "none")
+    transform = "l2" if model.settings.parts.l2 else "none"
     shape = len(items), n_classes
     around = model.surroundings if isinstance(model, Adapted) else None
     scores, plain, graph, similar = *torch.zeros(3, *shape), torch.zeros(len(items))
@@ -131,9 +150,10 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     def score(fold: int) -> None:
         is_out = folds[items] == fold
         given = np.where(is_out, -1, labels[items])
-        told = around.of(np.where(folds == fold, -1, labels), n_classes) if around else None
-        without = learn(ArrayRows(features), given, n_classes, settings, told=told)
-        if isinstance(without, Adapted):
+        if isinstance(model, Adapted):
+            told = around.of(np.where(folds == fold, -1, labels), n_classes) if around else None
+            settings = replace(model.settings, transform=transform)
+            without = adapt(ArrayRows(features), given, n_classes, settings, told=told, shifts=model.shifts)
             parts = without.parts(features[is_out])
             plain[is_out], graph[is_out] = parts.regression.float(), parts.graph.float()
             scores[is_out] = (parts.regression + parts.graph + parts.cosine).float()
@@ -141,8 +161,10 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
                 parts = without.parts(features[asked])
                 others.regression[fold], others.graph[fold], others.cosine[fold] = parts[:3]
         else:
-            scores[is_out] = without.logits(features[is_out]).float()
-            plain[is_out] = without.logits(features[is_out], rectified=False).float()
+            paper = replace(model.settings, transform=transform)
+            rectified = propagate(ArrayRows(features), given, n_classes, paper)
+            scores[is_out] = rectified.logits(features[is_out]).float()
+            plain[is_out] = rectified.logits(features[is_out], rectified=False).float()
         similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
 
     deque(on_all_cores(score, range(n_folds)), maxlen=0)  # each fold writes rows of its own

@@ -27,7 +27,7 @@ from remp.untrusted import border, shortened
 from remp.version import __version__
 
 FILE = "model.safetensors"
-_FORMAT = "remp-labelling-2"
+_FORMAT = "remp-labelling-3"
 _LARGEST_SIDE = 4096  # pixels of a picture's side, as in a checkpoint
 _AGAIN = "needed what `remp label --save`, ReMPClassifier.save or Export in remp studio wrote; write it again"
 _RULES: dict[str, type[Adaptive] | type[Propagation]] = {"adaptive": Adaptive, "paper": Propagation}
