@@ -106,6 +106,18 @@ def test_beta_is_the_published_sequence_and_rises():
     assert ten == sorted(set(ten))
 
 
+def test_an_attention_of_exactly_beta_stays():
+    """With one class every attention is 1, and β is the threshold in the last layer."""
+    support, labels, query = episode(shots=(3,), n_query=4)
+    at, above = Rectification(layers=1, threshold=1.0), Rectification(layers=1, threshold=1.001)
+    kept, plain, masked = (
+        rectify(support, labels, query, 1, settings).prototypes
+        for settings in (at, replace(at, repulsion="none"), above)
+    )
+    assert torch.equal(kept, plain)
+    assert not torch.allclose(masked, plain)
+
+
 def test_without_layers_the_logits_are_those_of_prototypical_networks():
     support, labels, query = episode()
     ours = rectify(support, labels, query, 3, Rectification(layers=0)).logits
@@ -200,7 +212,7 @@ def test_the_minimum_that_repels_carries_no_gradient():
 
 @pytest.mark.parametrize("labels", [[0, 2], [-1, 0]])
 def test_labels_outside_of_the_classes_are_refused(labels):
-    with pytest.raises(ValueError, match=r"support labels are .*; needed 0 … 1 for 2 classes"):
+    with pytest.raises(ValueError, match=r"support labels are .*; needed 0 … 1: number the 2 classes from 0"):
         rectify(torch.zeros(1, 2, 3), torch.tensor([labels]), torch.zeros(1, 1, 3), 2, Rectification())
 
 

@@ -1,150 +1,11 @@
-"""One layer of rectification: what it needs to know of the queries, and the step it makes."""
-
-from dataclasses import dataclass, replace
+"""The parts of the paper's equations that `rectify` and `propagate` share."""
 
 import torch
 from torch import Tensor
 
-from remp.episodes import one_hot_rows
 from remp.rectification import Rectification
 from remp.rectification.number_range import away_from_zero
 from remp.rectification.similarity import negative_distance, unit
-
-
-@dataclass(frozen=True)
-class QuerySums:
-    """All that a layer needs to know of the queries; sums over disjoint sets of queries add up.
-
-    near: Σ P z over P ≥ β, (E, N, d). near_weight: Σ P over P ≥ β, (E, N, 1). far: Σ z over P < β, (E, N, d).
-    far_count: #{P < β}, (E, N, 1). smallest: min P of the episode, (E, 1, 1).
-    """
-
-    near: Tensor
-    near_weight: Tensor
-    far: Tensor
-    far_count: Tensor
-    smallest: Tensor
-
-    def __add__(self, other: "QuerySums") -> "QuerySums":
-        return QuerySums(
-            self.near + other.near,
-            self.near_weight + other.near_weight,
-            self.far + other.far,
-            self.far_count + other.far_count,
-            torch.minimum(self.smallest, other.smallest),
-        )
-
-
-@dataclass(frozen=True)
-class State:
-    """Prototypes and the space they live in after some layers."""
-
-    settings: Rectification
-    prototypes: Tensor  # (E, N, d)
-    support_sums: Tensor  # (E, N, d), in the current space
-    support_counts: Tensor  # (E, N, 1)
-    one_hot: Tensor  # (E, N, S)
-    projection: Tensor | None  # H of h, see `project`; None for the identity
-    scale: float = 1.0  # the space so far, for h = identity: Z = scale · Z_0
-
-    def propagated(self, items: Tensor) -> Tensor:
-        """Items of the input space (E, n, d) in the current space, for h = identity or no residual."""
-        assert self.projection is None, "where h is learned, items go from layer to layer: use onward"
-        return items if self.scale == 1.0 else items * self.scale
-
-    def onward(self, items: Tensor) -> Tensor:
-        """Items of the current space (…, d) in that of the next layer: Z ← h(Z) + Z."""
-        if not self.settings.residual:
-            return items
-        return 2 * items if self.projection is None else items + project(items, self.projection)
-
-    def to(self, dtype: torch.dtype) -> "State":
-        """The same prototypes in another dtype, to compare queries with; not to go on from."""
-        return replace(self, prototypes=self.prototypes.to(dtype))
-
-    def support_weight(self, sums: QuerySums) -> Tensor | float:
-        """What an item of the support counts, (E, 1, 1), where a query counts its attention: 1 or more."""
-        share = self.settings.label_share
-        if share == 0:
-            return 1.0
-        queries, support = (weights.sum(-2, keepdim=True) for weights in (sums.near_weight, self.support_counts))
-        return (share / (1 - share) * queries / support.clamp(min=1)).clamp(min=1)
-
-    def next(self, sums: QuerySums) -> "State":
-        """The state one layer on."""
-        settings = self.settings
-        weight = self.support_weight(sums)
-        numerator = weight * self.support_sums + sums.near
-        denominator = weight * self.support_counts + sums.near_weight
-        if settings.repulsion == "negative":
-            sign = 1.0 if settings.row_norm == "absolute" else -1.0
-            numerator = numerator - sums.smallest * sums.far
-            denominator = denominator + sign * sums.smallest * sums.far_count
-        target = numerator / away_from_zero(denominator)  # (E, N, d): A Z
-        if not settings.residual:
-            return replace(self, prototypes=torch.lerp(self.prototypes, target, settings.step))
-        support_sums = self.onward(self.support_sums)  # h is linear: the sum of rows moves as the rows do
-        if self.projection is None:
-            prototypes = self.prototypes + settings.step * target + (1 - settings.step) * self.prototypes
-            return replace(self, prototypes=prototypes, support_sums=support_sums, scale=2 * self.scale)
-        moved = project(torch.lerp(self.prototypes, target, settings.step), self.projection)
-        return replace(self, prototypes=self.prototypes + moved, support_sums=support_sums)
-
-
-def project(items: Tensor, matrix: Tensor) -> Tensor:
-    """h(x) of each item (…, d). matrix: (d, d), or (c, c) with d a multiple of c for a 1 x 1 convolution on flattened
-    maps: then the c channels of each position are projected alike."""
-    channels = len(matrix)
-    if channels == items.shape[-1]:
-        return items @ matrix.transpose(-1, -2)
-    positions = items.unflatten(-1, (channels, -1)).transpose(-1, -2)  # (…, positions, c)
-    return (positions @ matrix.transpose(-1, -2)).transpose(-1, -2).flatten(-2)
-
-
-def start(
-    support: Tensor, support_labels: Tensor, n_way: int, settings: Rectification, projection: Tensor | None
-) -> State:
-    """Class means before the first layer. support: (E, S, d); support_labels: (E, S)."""
-    one_hot = one_hot_rows(support_labels, n_way, support.dtype)
-    sums, counts = one_hot @ support, one_hot.sum(-1, keepdim=True)
-    projection = None if projection is None else projection.to(support.dtype)
-    return State(settings, sums / counts.clamp(min=1), sums, counts, one_hot, projection)
-
-
-def attention_weights(state: State, queries: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Softmax over the prototypes for each query (E, N, Q): a column sums to 1. bias: (N,) of the classes."""
-    logits = scores(state.prototypes, queries, state.settings)
-    return torch.softmax(logits if bias is None else logits + bias.to(logits)[:, None], dim=-2)
-
-
-def query_sums(weights: Tensor, queries: Tensor, beta: float, settings: Rectification) -> QuerySums:
-    """weights: (E, N, Q); queries: (E, Q, d)."""
-    smallest = weights.detach().amin(dim=(-2, -1), keepdim=True)
-    if settings.repulsion == "none":
-        near, zero = weights, torch.zeros_like(smallest)
-        return QuerySums(near @ queries, near.sum(-1, keepdim=True), zero, zero, smallest)
-    is_near = weights >= beta
-    near = weights * is_near  # five times as fast as torch.where
-    far = (~is_near).to(weights.dtype)
-    needs_far = settings.repulsion == "negative"
-    return QuerySums(
-        near=near @ queries,
-        near_weight=near.sum(-1, keepdim=True),
-        far=far @ queries if needs_far else torch.zeros_like(smallest),
-        far_count=far.sum(-1, keepdim=True),
-        smallest=smallest,
-    )
-
-
-def full_attention(state: State, weights: Tensor, sums: QuerySums, beta: float) -> Tensor:
-    """The matrix A of the paper, (E, N, S + Q): support one-hot, queries masked, rows normalised."""
-    settings = state.settings
-    if settings.repulsion != "none":
-        masked = -sums.smallest if settings.repulsion == "negative" else torch.zeros_like(sums.smallest)
-        weights = torch.where(weights >= beta, weights, masked)
-    rows = torch.cat([state.support_weight(sums) * state.one_hot, weights], dim=-1)
-    total = (rows.abs() if settings.row_norm == "absolute" else rows).sum(-1, keepdim=True)
-    return rows / away_from_zero(total)
 
 
 def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor:
@@ -158,3 +19,51 @@ def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor
         return settings.scale * negative_distance(prototypes, items)
     half_squares = prototypes.square().sum(-1, keepdim=True) / 2  # (E, N, 1)
     return 2 * settings.scale * (prototypes @ items.transpose(-1, -2) - half_squares)
+
+
+def repelled(weights: Tensor, beta: float, settings: Rectification) -> Tensor:
+    """The attention (E, N, Q) with all that is below β made the repulsive force."""
+    if settings.repulsion == "none":
+        return weights
+    near, far = near_and_far(weights, beta)
+    return near + repulsion(weights.amin((-2, -1), keepdim=True), settings) * far
+
+
+def near_and_far(weights: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """The attention (E, N, Q) where it is at least β, else 0; and 1 where it is below β, else 0."""
+    is_near = weights >= beta
+    return weights * is_near, (~is_near).to(weights.dtype)  # five times as fast as torch.where
+
+
+def repulsion(smallest: Tensor, settings: Rectification) -> Tensor:
+    """What an attention below β becomes, (E, 1, 1): -min P, or 0. It is a constant to the gradient."""
+    return -smallest.detach() if settings.repulsion == "negative" else torch.zeros_like(smallest)
+
+
+def support_weight(weights: Tensor, n_support: int, settings: Rectification) -> Tensor | float:
+    """What an item of the support counts, (E, 1, 1), where a query counts its attention: 1 or more.
+
+    weights: (E, N, Q) attention of the queries, or sums of it; what repels does not count.
+    """
+    share = settings.label_share
+    if share == 0:
+        return 1.0
+    queries = weights.clamp(min=0).sum((-2, -1), keepdim=True)
+    return (share / (1 - share) * queries / max(1, n_support)).clamp(min=1)
+
+
+def row_sums(rows: Tensor, settings: Rectification) -> Tensor:
+    """What each row of an attention (E, N, n) is divided by, (E, N, 1)."""
+    return away_from_zero((rows.abs() if settings.row_norm == "absolute" else rows).sum(-1, keepdim=True))
+
+
+def project(items: Tensor, matrix: Tensor | None) -> Tensor:
+    """h(x) of each item (…, d). matrix: (d, d), or (c, c) with d a multiple of c for a 1 x 1 convolution on flattened
+    maps: then the c channels of each position are projected alike. None: the identity."""
+    if matrix is None:
+        return items
+    channels = len(matrix)
+    if channels == items.shape[-1]:
+        return items @ matrix.T
+    positions = items.unflatten(-1, (channels, -1)).transpose(-1, -2)  # (…, positions, c)
+    return (positions @ matrix.T).transpose(-1, -2).flatten(-2)

@@ -9,15 +9,16 @@ from torch import Tensor
 
 from remp.errors import ConfigError, DataError
 from remp.rectification import Metric, Rectification
-from remp.rectification.layer import QuerySums, State, attention_weights, query_sums, scores
+from remp.rectification.layer import scores
 from remp.rectification.number_range import largest_safe, to_dtype_from_best
-from remp.rectification.transform import FeatureTransform, RowTransform, fit_transform
+from remp.rectification.sums import QuerySums, State, attention_weights, query_sums
+from remp.rectification.transform import RowTransform, TransformOfRows, fit_transform
 from remp.rows import Block, Rows, Shard, shard_of
 from remp.rows.dataset import as_rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Propagation(Rectification):
+class Propagation(TransformOfRows, Rectification):
     """The switches of `propagate`: those of Rectification, with the defaults that serve thousands of rows best.
 
     Parameters
@@ -45,13 +46,7 @@ class Propagation(Rectification):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.parts.mirror or self.parts.zoom:
-            raise ConfigError(f"transform is {self.transform!r}, but rows are not images: leave mirror and zoom out")
-
-    @property
-    def parts(self) -> FeatureTransform:
-        """The parts that `transform` names."""
-        return FeatureTransform.parse(self.transform)
+        self._check_transform()
 
 
 class Views(NamedTuple):
@@ -65,12 +60,33 @@ class Views(NamedTuple):
 
 @dataclass(frozen=True)
 class Propagated:
-    """Prototypes of N classes, and what is needed to compare rows with them.
+    """Prototypes of N classes, and what is needed to compare rows with them. `propagate` returns it.
 
-    prototypes_before: (N, d) class means of the labelled rows, transformed. prototypes: (N, d), in the space of the
-    last layer. centre: (d,) the mean that the transform takes away. bias: (N,) added to the logits if balanced.
-    growth: how many times `residual` has enlarged the space. moves: for each layer the largest distance that a
-    prototype moved, relative to the mean norm of the prototypes.
+    Parameters
+    ----------
+    settings : Propagation
+        The switches it was made with.
+    prototypes_before : Tensor
+        (N, d) class means of the labelled rows, transformed.
+    prototypes : Tensor
+        (N, d) in the space of the last layer.
+    centre : Tensor or None
+        (d,) the mean that the transform subtracts.
+    bias : Tensor or None
+        (N,) added to the logits if balanced.
+    growth : float
+        By what factor `residual` has enlarged the space.
+    moves : tuple of float
+        For each layer, the largest distance that a prototype moved, relative to the mean norm of the prototypes.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from remp import ArrayRows, propagate
+    >>> rows = np.array([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.2, 0.8]], dtype=np.float32)
+    >>> found = propagate(ArrayRows(rows), np.array([0, 1, -1, -1]), 2)
+    >>> found.logits(torch.from_numpy(rows)).argmax(1).tolist()
+    [0, 1, 0, 1]
     """
 
     settings: Propagation
@@ -82,18 +98,31 @@ class Propagated:
     moves: tuple[float, ...]
 
     def features(self, rows: Tensor) -> Tensor:
-        """Raw rows (m, d) as transformed rows (m, d)."""
+        """Rows as they are compared with the prototypes: raw (m, d) -> transformed (m, d)."""
         return RowTransform(self.settings.parts, self.centre)(rows.to(_float_type(rows)))
 
     def logits(self, rows: Tensor, *, rectified: bool = True) -> Tensor:
-        """Raw rows (m, d) -> (m, N): with the rectified prototypes, or with those before."""
+        """How near rows are to the prototypes: raw (m, d) -> (m, N).
+
+        Parameters
+        ----------
+        rows : Tensor
+            (m, d), not transformed.
+        rectified : bool
+            Whether to compare with the rectified prototypes, or with those before.
+
+        Returns
+        -------
+        Tensor
+            (m, N)
+        """
         prototypes, growth = (self.prototypes, self.growth) if rectified else (self.prototypes_before, 1.0)
         queries = self.features(rows).to(prototypes.dtype) * growth
         logits = to_dtype_from_best(scores(prototypes, queries, self.settings).transpose(-1, -2), _float_type(rows))
         return logits + self.bias if rectified and self.bias is not None else logits
 
     def views(self, rows: Tensor) -> Views:
-        """Raw rows (m, d) -> logits with and without rectification."""
+        """The logits of raw rows (m, d) with and without rectification."""
         before = self.logits(rows, rectified=False)
         return Views(self.logits(rows), before, before)
 
@@ -159,7 +188,7 @@ def propagate(
         if bias is not None:
             bias = bias + _correction(masses + state.support_counts[0, :, 0])
         before, state = state, state.next(sums)
-        moves.append(_move(before, state))
+        moves.append(largest_move(before.prototypes[0] * (state.scale / before.scale), state.prototypes[0]))
     return Propagated(
         settings=settings,
         prototypes_before=start.prototypes[0].to(passes.dtype),
@@ -197,11 +226,10 @@ def _correction(masses: Tensor) -> Tensor:
     return torch.log(masses.mean() / masses)
 
 
-def _move(before: State, after: State) -> float:
-    """The largest distance that a prototype moved, relative to their mean norm, both in the space after the layer."""
-    start = before.prototypes[0] * (after.scale / before.scale)
-    distances = torch.linalg.vector_norm(after.prototypes[0] - start, dim=-1)
-    return float(distances.max() / torch.linalg.vector_norm(start, dim=-1).mean().clamp(min=1e-12))
+def largest_move(before: Tensor, after: Tensor) -> float:
+    """The largest distance that a prototype of (N, d) moved, relative to their mean norm, both in the same space."""
+    distances = torch.linalg.vector_norm(after - before, dim=-1)
+    return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))
 
 
 @dataclass(frozen=True)
@@ -222,8 +250,7 @@ class Passes:
         """Class means of the support, in float64."""
         sums, counts = self.label_sums()
         sums, counts = sums[None], counts.reshape(1, -1, 1)  # (1, N, d), (1, N, 1)
-        no_support = torch.empty(1, self.n_classes, 0)
-        return State(settings, sums / counts, sums, counts, one_hot=no_support, projection=None)
+        return State(settings, sums / counts, sums, counts)
 
     def label_sums(self) -> tuple[Tensor, Tensor]:
         """Sums of the support of each class (N, d), and how many it has (N,), in float64."""

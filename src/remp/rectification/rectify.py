@@ -2,19 +2,38 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from remp.episodes import one_hot_rows
 from remp.rectification import Rectification
-from remp.rectification.layer import attention_weights, full_attention, query_sums, scores, start
+from remp.rectification.layer import project, repelled, row_sums, scores, support_weight
 from remp.rectification.number_range import in_safe_range, largest_safe, to_dtype, to_dtype_from_best
 
 
 @dataclass(frozen=True)
 class Rectified:
-    """prototypes: (E, N, d) and query: (E, Q, d), both in the space of the last layer; logits: (E, Q, N).
+    """What `rectify` returns, for E episodes with N classes, S labelled items and Q queries.
 
-    attention: one (E, N, S + Q) per layer, rows normalised, if it was asked for.
+    Parameters
+    ----------
+    prototypes : Tensor
+        (E, N, d) in the space of the last layer.
+    query : Tensor
+        (E, Q, d) likewise.
+    logits : Tensor
+        (E, Q, N)
+    attention : tuple of Tensor
+        One (E, N, S + Q) per layer, rows normalised, if it was asked for.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from remp import Rectification, rectify
+    >>> items = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]])
+    >>> done = rectify(items, torch.tensor([[0, 1]]), items, 2, Rectification(layers=3), keep_attention=True)
+    >>> done.logits.shape, len(done.attention)
+    (torch.Size([1, 2, 2]), 3)
     """
 
     prototypes: Tensor
@@ -84,17 +103,28 @@ def rectify(
     _check(support_labels, query, n_way)
     dtype, large = query.dtype, largest_safe(settings, projection, support.shape[1] + query.shape[1])
     support, queries = in_safe_range(support, query, large=large)
-    state, attention = start(support, support_labels, n_way, settings, projection), []  # C: the class means
+    projection = None if projection is None else projection.to(support.dtype)
+    one_hot, n_support, attention = one_hot_rows(support_labels, n_way, support.dtype), support.shape[1], []
+    sums = one_hot @ support  # (E, N, d): of the support, A Z needs no more, and h is linear
+    prototypes = sums / one_hot.sum(-1, keepdim=True).clamp(min=1)  # C: (E, N, d)
     for layer in range(settings.layers):
-        beta = settings.beta(layer, n_way)
-        weights = attention_weights(state, queries)  # P = softmax over the prototypes of scale · κ(C, Z): (E, N, Q)
-        sums = query_sums(weights, queries, beta, settings)  # of A Z: near where P ≥ β, else far, with weight -min P
+        weights = torch.softmax(scores(prototypes, queries, settings), dim=-2)  # P: (E, N, Q)
+        weights = repelled(weights, settings.beta(layer, n_way), settings)  # P below β becomes -min P
+        own = support_weight(weights, n_support, settings)  # 1 in the paper
+        rows = torch.cat([own * one_hot, weights], dim=-1)  # A but for its norm: (E, N, S + Q)
+        norms = row_sums(rows, settings)
+        target = (own * sums + weights @ queries) / norms  # A Z
+        target = torch.lerp(prototypes, target, settings.step)
+        if settings.residual:
+            prototypes = project(target, projection) + prototypes  # C ← h(A Z) + C
+            sums, queries = (project(items, projection) + items for items in (sums, queries))  # Z ← h(Z) + Z
+        else:
+            prototypes = target
         if keep_attention:
-            attention.append(full_attention(state, weights, sums, beta).to(dtype))
-        state, queries = state.next(sums), state.onward(queries)  # C ← h(A Z) + C and Z ← h(Z) + Z
-    logits = scores(state.prototypes, queries, settings).transpose(-1, -2)  # (E, Q, N)
+            attention.append((rows / norms).to(dtype))
+    logits = scores(prototypes, queries, settings).transpose(-1, -2)  # (E, Q, N)
     return Rectified(
-        prototypes=to_dtype(state.prototypes, dtype),
+        prototypes=to_dtype(prototypes, dtype),
         query=to_dtype(queries, dtype),
         logits=to_dtype_from_best(logits, dtype),
         attention=tuple(attention),
@@ -106,4 +136,4 @@ def _check(support_labels: Tensor, query: Tensor, n_way: int) -> None:
         raise ValueError("there are no queries to rectify with: give at least one")
     if support_labels.numel() and not 0 <= support_labels.min() <= support_labels.max() < n_way:
         found = f"{int(support_labels.min())} … {int(support_labels.max())}"
-        raise ValueError(f"support labels are {found}; needed 0 … {n_way - 1} for {n_way} classes")
+        raise ValueError(f"support labels are {found}; needed 0 … {n_way - 1}: number the {n_way} classes from 0")

@@ -51,8 +51,14 @@ class FeatureTransform:
     def transductive(self) -> bool:
         return self.centre
 
+    @property
+    def views(self) -> list[tuple[bool, bool]]:
+        """How an image is shown to the network, once or more often: mirrored or not, its middle enlarged or not."""
+        zooms, mirrors = ([False, True] if part else [False] for part in (self.zoom, self.mirror))
+        return [(is_mirrored, is_enlarged) for is_enlarged in zooms for is_mirrored in mirrors]
+
     def features(self, *views: Tensor) -> Tensor:
-        """The parts that look at one image: embeddings of its views (n, …), one or more -> (n, …)."""
+        """The parts that look at one image: embeddings of its `views` (n, …) -> (n, …)."""
         mean = torch.stack([self._rooted(view) for view in views]).mean(0)
         return _unit_items(mean) if self.l2 else mean
 
@@ -72,6 +78,21 @@ class FeatureTransform:
 def _unit_items(items: Tensor) -> Tensor:
     """L2 norm 1 over all dimensions of each item: (n, …) -> (n, …)."""
     return unit(items.flatten(1)).reshape(items.shape) if items.dim() > 1 else torch.ones_like(items)
+
+
+class TransformOfRows:
+    """What settings with a `transform` of rows share: rows are not images, and have no views."""
+
+    transform: str
+
+    @property
+    def parts(self) -> FeatureTransform:
+        """The parts that `transform` names."""
+        return FeatureTransform.parse(self.transform)
+
+    def _check_transform(self) -> None:
+        if self.parts.mirror or self.parts.zoom:
+            raise ConfigError(f"transform is {self.transform!r}, but rows are not images: leave mirror and zoom out")
 
 
 @dataclass(frozen=True)
