@@ -6,10 +6,9 @@ import yaml
 from remp import training
 from remp.config import make_config
 from remp.errors import ConfigError
-from remp.training import train
+from remp.training import train, with_budget
 from remp.training import trainer as trainer_module
 from remp.training.processes import Processes
-from remp.training.schedule import with_budget
 
 FULL = make_config({"data": "toy", "episodes": 75_000, "milestones": [25_000, 50_000]})
 

@@ -25,7 +25,7 @@ def test_training_starts_from_the_weights_it_is_given(train_tiny):
 def test_a_run_on_the_same_classes_is_a_start_with_a_budget_of_time_too(train_tiny, monkeypatch):
     """The speed is tried on a network that starts from the same weights."""
     first = train_tiny("first") / "best.safetensors"
-    monkeypatch.setattr("remp.training.schedule.SHARE_FOR_STEPS", 1e-9)
+    monkeypatch.setattr("remp.training.SHARE_FOR_STEPS", 1e-9)
     second = train_tiny("second", budget="1s", start_from=str(first), milestones=[])
     assert read_checkpoint(second / "last.safetensors")[1]["done"] == 1
 

@@ -20,7 +20,7 @@ from remp.methods import METHODS, ProtoNet
 from remp.trained import build_method
 from remp.training import episodes as training_episodes
 from remp.training import train
-from remp.training.schedule import learning_rate
+from remp.training.state import learning_rate
 
 
 def log_of(folder):

@@ -124,7 +124,8 @@ def square(image: Image.Image, size: int, *, channels: int = 3) -> np.ndarray:
         side = min(image.size)
         upright = _upright(_shrunk(image, (side, side), max(1, side // (2 * size)), mode))
     else:
-        upright = _in_mode(_opaque(_upright(image), _range_of(image)), mode)
+        upright = _opaque(_upright(image), _range_of(image))
+        upright = upright if upright.mode == mode else upright.convert(mode)
     return np.asarray(scale(upright, size)).reshape(size, size, channels)
 
 
@@ -170,10 +171,6 @@ def _upright(image: Image.Image) -> Image.Image:
         return ImageOps.exif_transpose(image) if is_turned else image  # which copies in either case
     except Exception:  # damaged EXIF data: the pixels are good nevertheless
         return image
-
-
-def _in_mode(image: Image.Image, mode: str) -> Image.Image:
-    return image if image.mode == mode else image.convert(mode)
 
 
 def _is_deep(image: Image.Image) -> bool:

@@ -46,7 +46,12 @@ def fetch(download: Download, folder: Path, *, wait_seconds: float = 2.0) -> Pat
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _fetch_all(download, partial, wait_seconds)
-        _check(download, partial)
+        if (found := _md5(partial)) != download.md5:
+            partial.unlink()
+            raise DataError(
+                f"{download.url} gave a file with md5 {found}, needed {download.md5}; it was removed. Run the same "
+                "command again; if that does not help, get the file elsewhere and pass it with --from"
+            )
         os.replace(partial, target)
     except OSError as error:
         raise DataError(f"{download.url} cannot be stored in {folder}: {error}") from error
@@ -107,16 +112,6 @@ def _append(response: Any, partial: Path, have: int, total: int | None, name: st
             file.write(chunk)
             bar.advance(len(chunk) // 1024)
         return file.tell()
-
-
-def _check(download: Download, partial: Path) -> None:
-    found = _md5(partial)
-    if found != download.md5:
-        partial.unlink()
-        raise DataError(
-            f"{download.url} gave a file with md5 {found}, needed {download.md5}; it was removed. Run the same command "
-            "again; if that does not help, get the file elsewhere and pass it with --from"
-        )
 
 
 def _md5(path: Path) -> str:

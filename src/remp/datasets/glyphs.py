@@ -211,7 +211,9 @@ def fill(edges: np.ndarray, image_of_edge: np.ndarray, *, n_images: int, size: i
     image form closed contours. image_of_edge: (n,), 0 … n_images - 1. A cell is inked if its centre lies inside; what
     lies outside the raster is cut off. Returns bool (n_images, size, size).
     """
-    first, last = _rows_crossed(edges, size)
+    ends = edges[:, :, 1].min(axis=1), edges[:, :, 1].max(axis=1)
+    # The first row whose centre line an edge crosses, and the one after the last; equal for a level edge.
+    first, last = (np.clip(_first_centre_from(y), 0, size) for y in ends)
     count = last - first
     edge = np.repeat(np.arange(len(edges)), count)  # one entry a crossing of an edge with a row's centre line
     row = np.arange(len(edge)) - np.repeat(np.cumsum(count) - count - first, count)
@@ -253,15 +255,6 @@ def coverage(ink: np.ndarray, block: int) -> np.ndarray:
     """
     rows = np.stack([ink[:, start::block] for start in range(block)]).sum(axis=0, dtype=np.uint8)
     return np.stack([rows[:, :, start::block] for start in range(block)]).sum(axis=0, dtype=np.uint8)
-
-
-def _rows_crossed(edges: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first row whose centre line an edge crosses, and the one after the last; equal for a level edge."""
-    y = edges[:, :, 1]
-    return (
-        np.clip(_first_centre_from(y.min(axis=1)), 0, size),
-        np.clip(_first_centre_from(y.max(axis=1)), 0, size),
-    )
 
 
 def _first_centre_from(coordinate: np.ndarray) -> np.ndarray:

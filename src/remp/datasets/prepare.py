@@ -76,14 +76,16 @@ def prepare(
     """
     if name not in DATASETS:
         raise DataError(f"no data set is called {name!r}; {nearest(name, DATASETS)}")
-    dataset = DATASETS[name]
+    dataset, target = DATASETS[name], _check_name(save_as or name)
     if dataset.read is None:
         if source is not None or download or options != ReadOptions():
             raise DataError(
                 f"{name} is generated and takes no options: leave out --from, --download, --size, --rotations, --seed"
             )
-        return _draw(dataset, _check_name(save_as or name), force)
-    target = _check_name(save_as or name)
+        assert dataset.draw is not None
+        if force or not prepared_folder(target).exists():
+            dataset.draw(target, force)
+        return read_index(target)
     check_not_prepared(target, overwrite=force)
     raw = dataset.read(_locate(name, dataset, Path(source) if source is not None else None, download), options)
     for line in (describe(raw), *raw.notes):
@@ -98,13 +100,6 @@ def describe(raw: RawSet) -> str:
         f"{split} {len(classes)} classes, {_n_images(raw, split)} images" for split, classes in raw.splits.items()
     ]
     return f"Found {raw.source}: {'; '.join(splits)}; each {' x '.join(str(n) for n in raw.image_size)}"
-
-
-def _draw(dataset: Dataset, target: str, force: bool) -> dict[str, Any]:
-    assert dataset.draw is not None
-    if force or not prepared_folder(target).exists():
-        dataset.draw(target, force)
-    return read_index(target)
 
 
 def _check_name(name: str) -> str:

@@ -1,14 +1,15 @@
 """Pickles from strangers: arrays and plain containers come through, all else is an error and runs nothing."""
 
+import math
 import os
 import pickle
+import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from remp.datasets.pickled_arrays import Array, Dtype, Factory, Maker, check_keys, text
 from remp.errors import DataError
 from remp.untrusted import border
 
@@ -16,6 +17,9 @@ from remp.untrusted import border
 _MOST_STEPS = 1_000_000
 _UNFOLDING = 4  # times the size of the file: bytes in an old protocol, then the array of them
 _CHUNK = 2**20
+_PLAIN_DTYPE = re.compile(r"[?]|[biufc][0-9]{0,2}|[SU][0-9]{1,5}")
+_MOST_DIMENSIONS, _MOST_ITEMS = 32, 2**48
+_LARGEST_KEY = 2**60  # larger integers can be chosen so that all fall into one place of a dict
 
 
 def load_pickle(file: BinaryIO, name: str) -> Any:
@@ -34,8 +38,8 @@ def load_pickle(file: BinaryIO, name: str) -> Any:
 def as_text(value: Any) -> Any:
     """`value` with bytes turned into str, also in the keys of a dict and in a list, one level deep."""
     if isinstance(value, dict):
-        return {text(key): item for key, item in value.items()}
-    return [text(item) for item in value] if isinstance(value, list) else text(value)
+        return {_text(key): item for key, item in value.items()}
+    return [_text(item) for item in value] if isinstance(value, list) else _text(value)
 
 
 class _Bounded:
@@ -71,7 +75,9 @@ class _Steps:
         return self._table[code]
 
 
-# The pure-Python unpickler: the one in C takes memory for any memo number it reads, before it reads on.
+# The pure-Python unpickler, each of whose steps can be replaced. An allow-list in `find_class` of the one in C, forty
+# lines, would stop foreign code, but not a small file that takes gigabytes or hours: the one in C takes memory for any
+# memo number it reads, and keys that take for ever to hash, indices of arrays and the number of steps go unchecked.
 _Unpickler: Any = vars(pickle)["_Unpickler"]
 
 
@@ -117,7 +123,7 @@ class _PlainUnpickler(_Unpickler):
 
     def _add_to_set(self) -> None:
         items = self.pop_mark()
-        check_keys(items)
+        _check_keys(items)
         self._top(set).update(items)
 
     def _top(self, *kinds: type) -> Any:
@@ -134,7 +140,7 @@ class _PlainUnpickler(_Unpickler):
         self._set(self.pop_mark())
 
     def _set(self, items: list[Any]) -> None:
-        check_keys(items[::2])
+        _check_keys(items[::2])
         self._top(dict, OrderedDict).update(zip(items[::2], items[1::2], strict=True))
 
     def _make_dict(self) -> None:
@@ -144,7 +150,7 @@ class _PlainUnpickler(_Unpickler):
 
     def _make_frozenset(self) -> None:
         items = self.pop_mark()
-        check_keys(items)
+        _check_keys(items)
         self.append(frozenset(items))
 
     def _read_bytearray(self) -> None:
@@ -169,6 +175,145 @@ class _PlainUnpickler(_Unpickler):
         pickle.NEWOBJ_EX[0]: _refuse,
         pickle.READONLY_BUFFER[0]: lambda self: None,
     }
+
+
+def _text(value: Any) -> Any:
+    """Bytes as str; all else as it is."""
+    return value.decode("latin1") if isinstance(value, bytes) else value
+
+
+def _check_keys(keys: Iterable[Any]) -> None:
+    """Refuse keys and members that take long to hash: a tuple that holds a tuple twice, and so on, takes for ever."""
+    for key in keys:
+        is_small = isinstance(key, int | float) and abs(key) <= _LARGEST_KEY
+        if not (is_small or key is None or isinstance(key, str | bytes)):
+            raise pickle.UnpicklingError(f"a {type(key).__name__} as a key; needed text or a small number")
+
+
+class Maker:
+    """A function a pickle may call but neither look into nor change."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self.make = make
+
+
+class Dtype:
+    """Stands in for numpy.dtype, so that no stranger's state reaches numpy's own parser."""
+
+    def __init__(self, code: bytes | str, *_: Any) -> None:
+        self._code, self._byte_order = _text(code), "|"
+
+    def take_state(self, state: Any) -> None:
+        self._byte_order = _text(state[1])
+
+    def real(self) -> np.dtype:
+        if not (isinstance(self._code, str) and _PLAIN_DTYPE.fullmatch(self._code)):
+            raise pickle.UnpicklingError("an array not of plain numbers")
+        if self._byte_order not in ("<", ">", "|", "="):
+            raise pickle.UnpicklingError("an array of an unknown byte order")
+        return np.dtype(self._code).newbyteorder(self._byte_order)  # type: ignore[arg-type]
+
+
+class Array(np.ndarray):
+    """An array that its pickle has yet to fill."""
+
+
+class Factory:
+    """Makes what a pickle asks for, as long as all of it together is not much larger than the file itself."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._left = most_bytes
+        self.admitted: dict[str, Any] = {
+            "numpy.ndarray": _NDARRAY,
+            "numpy.dtype": Maker(Dtype),
+            "numpy.core.multiarray._reconstruct": Maker(_empty_array),
+            "numpy.core.multiarray.scalar": Maker(self._scalar),
+            "numpy.core.numeric._frombuffer": Maker(self._array_from_buffer),
+            "_codecs.encode": Maker(self._encode),
+            "builtins.bytes": Maker(self._bytes),
+            "builtins.bytearray": Maker(self._bytes),
+            "builtins.set": Maker(lambda items=(): set(_members(items))),
+            "builtins.frozenset": Maker(lambda items=(): frozenset(_members(items))),
+            "collections.OrderedDict": Maker(_make_ordered),
+        }
+
+    def fill(self, array: Array, state: Any) -> None:
+        """Give an array its pickled state."""
+        _, shape, stand_in, is_fortran, data = state
+        dtype, content = _real(stand_in), self._bytes(data)
+        _check_size(shape, dtype, content)
+        self._charge(len(content))
+        array.__setstate__((1, shape, dtype, bool(is_fortran), content))  # type: ignore[arg-type]
+
+    def _charge(self, n_bytes: int) -> None:
+        self._left -= n_bytes
+        if self._left < 0:
+            raise pickle.UnpicklingError("it unpacks to far more than its own size")
+
+    def _bytes(self, data: Any = b"") -> bytes:
+        if not isinstance(data, bytes | bytearray | str):  # bytes(n) would make n of them
+            raise pickle.UnpicklingError(f"{type(data).__name__} in place of bytes")
+        self._charge(0 if isinstance(data, bytes) else len(data))
+        return data.encode("latin1") if isinstance(data, str) else bytes(data)
+
+    def _encode(self, content: str, encoding: bytes | str) -> bytes:
+        """How Python 3 writes bytes in the old protocols."""
+        if _text(encoding) != "latin1" or not isinstance(content, str):
+            raise pickle.UnpicklingError("bytes in another encoding than latin1")
+        return self._bytes(content)
+
+    def _scalar(self, dtype: Dtype, data: bytes | str) -> Any:
+        content = self._bytes(data)
+        _check_size((), _real(dtype), content)
+        return np.frombuffer(content, _real(dtype))[0]
+
+    def _array_from_buffer(self, data: Any, dtype: Dtype, shape: tuple[int, ...], order: Any) -> Array:
+        array = _empty_array(_NDARRAY)
+        self.fill(array, (1, shape, dtype, _text(order) == "F", data))
+        return array
+
+
+_NDARRAY = "numpy.ndarray"  # a word: the class itself could be called with any size
+
+
+def _real(stand_in: Any) -> np.dtype:
+    if not isinstance(stand_in, Dtype):
+        raise pickle.UnpicklingError(f"an array of type {type(stand_in).__name__}")
+    return stand_in.real()
+
+
+def _check_size(shape: Any, dtype: np.dtype, data: bytes) -> None:
+    if not isinstance(shape, tuple) or len(shape) > _MOST_DIMENSIONS:
+        raise pickle.UnpicklingError("an array without a sensible shape")
+    # before the product is taken: [0] * n is a list of n zeros, and that of huge numbers takes for ever
+    if not all(type(n) is int and 0 <= n <= _MOST_ITEMS for n in shape):
+        raise pickle.UnpicklingError("an array whose shape is not of whole numbers")
+    if dtype.itemsize == 0 or math.prod(shape) * dtype.itemsize != len(data):
+        raise pickle.UnpicklingError(f"an array of shape {shape} of {dtype} with {len(data)} bytes of data")
+
+
+def _empty_array(kind: Any, *_: Any) -> Array:
+    if kind != _NDARRAY:
+        raise pickle.UnpicklingError("an array of another class than numpy's")
+    return Array((0,), dtype=np.uint8)
+
+
+def _members(items: Any) -> Any:
+    _check_keys(_list(items))
+    return items
+
+
+def _make_ordered(pairs: Any = ()) -> OrderedDict[Any, Any]:
+    _check_keys(_list(pair)[0] for pair in _list(pairs))
+    return OrderedDict(pairs)
+
+
+def _list(items: Any) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(items, list | tuple):
+        raise pickle.UnpicklingError(f"a {type(items).__name__} in place of a list")
+    return items
 
 
 _LARGEST = 2**62

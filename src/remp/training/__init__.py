@@ -1,6 +1,7 @@
 """Train a method, or continue a run: settings in, the path of the best checkpoint out."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ from remp.methods import Method, make_known
 from remp.system.files import remove_partial
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
-from remp.training.schedule import with_budget
 from remp.training.trainer import Trainer
+
+SHARE_FOR_STEPS = 0.9  # of a budget of time; the rest is for validation and checkpoints
+_MOST = 1e12  # episodes or seconds
+_UNITS = {"h": 3600, "m": 60, "s": 1}  # by their first letter
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(h|hours?|min|m|minutes?|s|sec|seconds?)(?![a-z])\s*")
 
 
 def train(
@@ -156,6 +161,25 @@ def _check_first_share(config: RunConfig) -> None:
             f"got {', '.join(given)}, but first_share is 0, so that there are no such first episodes: set first_share, "
             "e.g. to 0.2, or leave the others out"
         )
+
+
+def with_budget(config: RunConfig, budget: str | int, seconds_per_episode: Callable[[], float]) -> RunConfig:
+    """The config with as many episodes as the budget allows, and milestones in proportion.
+
+    budget: "20000" or 20000 episodes, or a time: "1h", "30min", "300s", "1h 30min". A time is turned into episodes
+    once, by measuring, and the resolved config holds the number: it repeats the run.
+    """
+    text = str(budget).strip()
+    if episodes := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(episodes?)?", text):
+        amount = float(episodes[1])
+    else:
+        parts = [] if _TIME.sub("", text) else _TIME.findall(text)  # none in what is no time
+        amount = sum(float(number) * _UNITS[unit[0]] for number, unit in parts)
+    if not 0 < amount < _MOST:
+        raise ConfigError(f"budget is {budget!r}; give a time, e.g. 1h, 30min or 300s, or episodes, e.g. 20000")
+    if not episodes:
+        amount *= SHARE_FOR_STEPS / seconds_per_episode()
+    return config.with_episodes(max(1, int(amount)))
 
 
 def _seconds_per_episode(

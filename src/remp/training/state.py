@@ -1,5 +1,6 @@
-"""What a resumed run needs besides its settings: weights, momentum and moving average, as named tensors."""
+"""What changes step by step in a run (weights, momentum, learning rate, average), and how a resumed run gets it."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -61,6 +62,20 @@ def make_optimiser(method: nn.Module, config: RunConfig) -> torch.optim.Optimize
     return make(groups, rate, betas=(config.momentum, 0.999), weight_decay=decay, foreach=True)
 
 
+def learning_rate(config: RunConfig, done: int) -> float:
+    """The learning rate of the step after `done` episodes.
+
+    It rises in a straight line for `warmup` episodes, beside the fall of the schedule: a first step at full rate
+    inflates the weights before a batch norm, which shrinks all later steps.
+    """
+    rise = min(1.0, (done + 1) / (config.warmup + 1))
+    if config.schedule_of_rate == "cosine":
+        return config.learning_rate * rise * 0.5 * (1 + math.cos(math.pi * done / config.episodes))
+    factors = config.milestone_factors or (0.1,) * len(config.milestones)
+    passed = [f for milestone, f in zip(config.milestones, factors, strict=True) if done >= milestone]
+    return config.learning_rate * rise * math.prod(passed)
+
+
 def weight_tensors(method: nn.Module) -> dict[str, Tensor]:
     return {f"weights/{name}": tensor for name, tensor in method.state_dict().items()}
 
@@ -103,7 +118,10 @@ def load_state(
             buffer = torch.empty_like(parameter) if saved.shape == parameter.shape else torch.empty_like(saved)
             optimiser.state[parameter][kind] = buffer.copy_(saved)
     except (KeyError, RuntimeError) as error:
-        raise CheckpointError(f"the checkpoint does not fit the settings of the run: {error}") from error
+        raise CheckpointError(
+            f"the checkpoint does not fit the settings of the run: {error}; resume with the "
+            "settings it was saved with, or start a new run"
+        ) from error
 
 
 def is_finite(method: nn.Module) -> bool:

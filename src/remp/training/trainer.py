@@ -32,8 +32,15 @@ from remp.trained import build_method
 from remp.training.episodes import TrainingEpisodes
 from remp.training.processes import Processes
 from remp.training.run_folder import RunFolder
-from remp.training.schedule import learning_rate
-from remp.training.state import MovingAverage, is_finite, load_state, make_optimiser, state_tensors, weight_tensors
+from remp.training.state import (
+    MovingAverage,
+    is_finite,
+    learning_rate,
+    load_state,
+    make_optimiser,
+    state_tensors,
+    weight_tensors,
+)
 
 _CURE = "Evaluate with --layers 0, or train longer: rectification needs features that tell the classes apart."
 
@@ -171,7 +178,9 @@ class Trainer:
         first = self.done + n_own * self.processes.rank
         statistics = self.processes.running_statistics(self.method)
         terms = self._gradients(range(first, first + n_own), window)
-        self._check_finite(terms)
+        if not all(np.isfinite(value) for value in terms.values()):
+            shown = ", ".join(f"{name} {value}" for name, value in terms.items())
+            raise self._not_finite(f"the loss ({shown}) is")
         if self.config.clip is not None:
             self.processes.clip(self.wrapped, self.wrapped_optimiser, self.config.clip)
         self.wrapped_optimiser.step()
@@ -275,11 +284,6 @@ class Trainer:
                 f"({info['train_fingerprint'][:12]} against {self.train_set.fingerprint[:12]}): "
                 "prepare the same data again"
             )
-
-    def _check_finite(self, terms: dict[str, float]) -> None:
-        if not all(np.isfinite(value) for value in terms.values()):
-            shown = ", ".join(f"{name} {value}" for name, value in terms.items())
-            raise self._not_finite(f"the loss ({shown}) is")
 
     def _not_finite(self, what: str) -> TrainingError:
         saved = self.folder.last if self.folder.last.exists() else "none yet"
