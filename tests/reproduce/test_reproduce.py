@@ -1,6 +1,7 @@
 """Tables and figures from a manifest: what is missing is trained, what is done is kept, nothing is made up."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -63,8 +64,14 @@ def book(tmp_path, tiny, prepared):
                 "shots": [1],
                 "episodes": 25,
                 "rows": [
-                    {"name": "both", "training": "first", "beside": "second", "transform": "power+l2+centre"},
-                    {"name": "no l2", "training": "first", "beside": "second"},
+                    {"name": "both", "training": "first", "beside": ["second"], "transform": "power+l2+centre"},
+                    {"name": "no l2", "training": "first", "beside": ["second"]},
+                    {
+                        "name": "three",
+                        "training": "first",
+                        "beside": ["second", "first"],
+                        "transform": "power+l2+centre",
+                    },
                 ],
             },
             "curve": {
@@ -302,6 +309,86 @@ def test_a_finished_checkpoint_gets_a_card_with_its_scores(run, quick, tmp_path)
     assert "configs/remp.yaml" in card
 
 
+def test_cards_name_the_settings_and_scores_of_further_seeds_and_of_figures_along_trainings(run, quick, tmp_path):
+    manifest = tmp_path / "results" / "manifest.yaml"
+    content = yaml.safe_load(manifest.read_text())
+    content["trainings"]["changed"] = {
+        "config": "configs/remp.yaml",
+        "change": {"first_share": 0.5, "first_way": 4, "first_shot": 1, "first_query": 1},
+    }
+    content["items"]["curve"] |= {
+        "seeds": 2,
+        "rows": [{"name": "ReMP", "training": "{x}"}],
+        "axes": [{"of": "training", "name": "which", "label": "training", "values": ["changed"]}],
+    }
+    manifest.write_text(yaml.safe_dump(content, allow_unicode=True))
+    run("curve")
+    shipped = tmp_path / "results" / "checkpoints"
+    shipped.mkdir()
+    for name in ("changed", "changed-seed1"):
+        shutil.copy(tmp_path / "runs" / name / "best.safetensors", shipped / f"{name}.safetensors")
+    folder = run("curve")
+    cell = json.loads((folder / "curve" / "results.json").read_text())["cells"][0]
+    second, first = (shipped / "README.md").read_text().split("## `changed")[1:]
+    for card, mean in zip((first, second), cell["of_seeds"], strict=True):
+        assert f"ReMP, 1-shot: {mean:.2f} % ([curve]" in card
+        assert "configs/remp.yaml first_" in card
+    assert "seed=1" in second
+
+
+def test_images_of_a_training_are_counted_by_the_shape_of_its_episodes(tiny):
+    shape = {"n_way": 5, "n_shot": 1, "n_query": 8, "episodes": 10}
+    config = make_config(tiny(**shape, first_share=0.4, first_way=4, first_shot=1, first_query=1))
+    assert [config.images_of(episodes) for episodes in (0, 3, 4, 10)] == [0, 24, 32, 32 + 6 * 45]
+    assert make_config(tiny(**shape)).images_of(10) == 450
+
+
+def test_minutes_count_what_a_training_starts_from_and_what_stands_beside_it(run, quick, tmp_path):
+    folder = run("table", "two")
+    cells = json.loads((folder / "table" / "results.json").read_text())["cells"]
+    by_row = {(cell["row"], cell["n_shot"]): cell for cell in cells}
+    first, second = by_row["ReMP", 1], by_row["ProtoNet", 1]
+    assert "minutes_of_others" not in first
+    assert second["minutes_of_others"] == {"first": first["minutes"][0]}
+    both = json.loads((folder / "two" / "results.json").read_text())["cells"][0]
+    assert list(both["minutes_of_others"]) == ["second"]
+    text = (folder / "table" / "table.md").read_text()
+    assert f"| {first['minutes'][0]:.0f} + {second['minutes'][0]:.0f} |" in text
+    assert "before a plus" in text
+
+
+def test_minutes_of_weights_that_are_not_here_are_found_in_the_other_rows(run, quick, tmp_path):
+    """Also where the records are older than the count."""
+    folder = run("table")
+    path = folder / "table" / "results.json"
+    content = json.loads(path.read_text())
+    for cell in content["cells"]:
+        cell.pop("minutes_of_others", None)
+        cell["minutes"] = [7.0 if cell["trainings"] == ["first"] else 5.0]
+    path.write_text(json.dumps(content))
+    for weights in (tmp_path / "runs").glob("*/*.safetensors"):
+        weights.unlink()
+    for log in (tmp_path / "runs").glob("*/log.jsonl"):
+        log.unlink()
+    run("table", train=False)
+    assert "| 7 + 5 |" in (folder / "table" / "table.md").read_text()
+
+
+def test_the_overview_and_the_listing_tell_the_same_cost(run, quick, book, tmp_path):
+    run("curve")
+    shipped = tmp_path / "results" / "checkpoints"
+    shipped.mkdir()
+    shutil.copy(tmp_path / "runs" / "first" / "best.safetensors", shipped / "first.safetensors")
+    content = yaml.safe_load(book.read_text())
+    content["items"]["curve"]["seeds"] = 3
+    book.write_text(yaml.safe_dump(content, allow_unicode=True))
+    folder = run("curve", train=False)
+    listed = {row["item"]: row["minutes"] for row in package.listing(manifest=book, runs=tmp_path / "elsewhere")}
+    assert listed["curve"] == 2  # the first of three seeds is there
+    line = next(line for line in (folder / "README.md").read_text().splitlines() if line.startswith("| [curve]"))
+    assert "about 2 min on one core" in line
+
+
 def test_check_scores_shipped_checkpoints_again_and_fails_on_drift(run, quick, book, tmp_path):
     folder = run("table")
     kept = tmp_path / "results" / "checkpoints" / "first.safetensors"
@@ -360,6 +447,17 @@ def test_published_checkpoints_have_the_settings_of_their_configuration():
         }, name
 
 
+def test_the_command_in_a_configuration_starts_from_what_its_training_starts_from():
+    """The comment at the top of each: without --start-from, a training that goes on from another would begin anew."""
+    for training in read_manifest(ROOT / "results" / "manifest.yaml").trainings.values():
+        start = ["--start-from", f"runs/{training.after}"] if training.after else []
+        path = training.config.as_posix()
+        out = f"runs/{training.config.parent.name}-{training.config.stem}"
+        expected = " ".join(["# remp train", path, *start, "--out", out])
+        lines = (ROOT / training.config).read_text(encoding="utf-8").splitlines()
+        assert [line for line in lines if line.startswith("# remp train")] == [expected]
+
+
 @pytest.mark.slow
 def test_everything_of_the_manifest_runs_through_on_glyphs(tmp_path):
     """`remp reproduce all --scale 0.01` on drawn characters: every method trains, every table and figure is made."""
@@ -388,9 +486,9 @@ def test_everything_of_the_manifest_runs_through_on_glyphs(tmp_path):
         assert (folder / name / "figure.svg").is_file()
 
 
-def test_two_networks_side_by_side_are_scored_on_their_joined_features(run, quick, book, tmp_path):
+def test_networks_side_by_side_are_scored_on_their_joined_features(run, quick, book, tmp_path):
     run("two")
-    both, no_l2 = json.loads((book.parent / "two" / "results.json").read_text())["cells"]
+    both, no_l2, three = json.loads((book.parent / "two" / "results.json").read_text())["cells"]
     assert "a transform with l2" in no_l2["status"]
     trained = [load(tmp_path / "runs" / name) for name in ("first", "second")]
     assert both["checkpoint_hashes"] == [one.hash for one in trained]
@@ -401,17 +499,28 @@ def test_two_networks_side_by_side_are_scored_on_their_joined_features(run, quic
         rows = np.sign(rows) * np.sqrt(np.abs(rows))
         parts.append(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     joined = np.concatenate(parts, 1)
-    expected = []
     episodes = draw_episodes(images, Protocol(3, 1, 4), n_episodes=25, seed=2021)
-    for episode in (episodes[i : i + 1] for i in range(25)):
-        support, query = (joined[ids.numpy()[0]] for ids in (episode.support, episode.query))
-        mean = np.concatenate([support, query]).mean(0)
-        support, query = (x - mean for x in (support, query))
-        support, query = (torch.from_numpy(x / np.linalg.norm(x, axis=1, keepdims=True)) for x in (support, query))
-        task = replace(episode, support=support[None], query=query[None])
-        expected.append((trained[0].method.logits(task).argmax(-1) == episode.query_labels).float().mean().item())
-    assert both["mean"] == pytest.approx(100 * np.mean(expected), abs=0.01)
+    for cell, rows in ((both, joined), (three, np.concatenate([joined, parts[0]], 1))):
+        expected = []
+        for episode in (episodes[i : i + 1] for i in range(25)):
+            support, query = (rows[ids.numpy()[0]] for ids in (episode.support, episode.query))
+            mean = np.concatenate([support, query]).mean(0)
+            support, query = (x - mean for x in (support, query))
+            support, query = (torch.from_numpy(x / np.linalg.norm(x, axis=1, keepdims=True)) for x in (support, query))
+            task = replace(episode, support=support[None], query=query[None])
+            expected.append((trained[0].method.logits(task).argmax(-1) == episode.query_labels).float().mean().item())
+        assert cell["mean"] == pytest.approx(100 * np.mean(expected), abs=0.01)
     n_lines = len(run.lines)
     run("two", train=False)  # what was scored with the same weights is taken over
     assert json.loads((book.parent / "two" / "results.json").read_text())["cells"][0] == both
     assert len(run.lines) > n_lines
+
+
+def test_check_scores_networks_side_by_side_again_if_all_are_shipped(run, quick, book, tmp_path):
+    run("two")
+    shipped = tmp_path / "results" / "checkpoints"
+    shipped.mkdir()
+    shutil.copy(tmp_path / "runs" / "first" / "best.safetensors", shipped / "first.safetensors")
+    assert package.check(manifest=book, say=lambda line: None) == 0
+    shutil.copy(tmp_path / "runs" / "second" / "best.safetensors", shipped / "second.safetensors")
+    assert package.check(manifest=book, say=lambda line: None) == 2

@@ -63,7 +63,7 @@ def reproduce(
         cells, earlier = [], Earlier(folder / name, again=again)
         for empty in empty_cells(item):
             many = plans[name].get(empty.training, [])
-            beside = plans[name].get(empty.row.beside, [])
+            beside = [plans[name][other] for other in empty.row.beside]
             cell = score_cell(item, empty, many, beside, n_episodes=n_episodes, data=data, earlier=earlier)
             cells.append(cell)
             found = f"{cell.percent:.2f} ± {cell.half_width:.2f} %" if cell.status == "done" else cell.status
@@ -76,7 +76,8 @@ def reproduce(
             continue
         for suffix, content in drawn.items():
             write_atomically(folder / name / f"figure.{suffix}", content)
-    write_atomically(folder / "README.md", overview(book, folder).encode())
+    left = {name: _minutes(book, _plan(book, item, None, runs=runs), shipped=True) for name, item in book.items.items()}
+    write_atomically(folder / "README.md", overview(book, folder, left).encode())
     if (folder / "checkpoints").is_dir():
         write_atomically(folder / "checkpoints" / "README.md", cards(book, folder).encode())
     return folder
@@ -87,11 +88,12 @@ def listing(*, manifest: str | Path = MANIFEST, runs: str | Path = "runs/reprodu
     book = read_manifest(Path(manifest))
     found = []
     for name, item in book.items.items():
-        plan = [run for many in _plan(book, item, None, runs=Path(runs)).values() for run in many]
-        missing = [run for run in plan if run.checkpoint is None]
-        minutes = sum(book.trainings[run.name.partition("-seed")[0]].minutes or 0 for run in missing)
+        plan = _plan(book, item, None, runs=Path(runs))
+        every = [run for many in plan.values() for run in many]
+        missing = sum(run.checkpoint is None for run in every)
+        minutes = _minutes(book, plan)
         found.append(
-            {"item": name, "title": item.title, "trainings": len(plan), "missing": len(missing), "minutes": minutes}
+            {"item": name, "title": item.title, "trainings": len(every), "missing": missing, "minutes": minutes}
         )
     return found
 
@@ -116,6 +118,16 @@ def _plan(
         name: [plan_run(book, name, runs=runs, scale=scale, seed=seed, data=data) for seed in range(count)]
         for name in book.needed(item)
     }
+
+
+def _minutes(book: Manifest, plan: dict[str, list[Run]], *, shipped: bool = False) -> float:
+    """Of the trainings whose weights are missing; with shipped, missing in results/checkpoints."""
+    return sum(
+        book.trainings[name].minutes or 0
+        for name, many in plan.items()
+        for run in many
+        if (run.shipped if shipped else run.checkpoint) is None
+    )
 
 
 __all__ = ["Cell", "check", "listing", "read_manifest", "reproduce"]

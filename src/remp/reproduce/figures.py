@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
@@ -120,6 +121,8 @@ def _label_x(axes: Axes, axis: Axis) -> None:
             range(len(axis.values)),
             [f"{x:g}" if isinstance(x, float) else str(x).removeprefix("dirichlet:") for x in axis.values],
         )
+    elif all(isinstance(x, int) for x in axis.values):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _boxes(figure: Figure, item: Item, done: Sequence[Cell]) -> None:

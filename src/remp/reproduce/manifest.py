@@ -23,18 +23,23 @@ class Training(_Part):
     after: str | None = Field(None, description="name of the training whose weights it starts from")
     minutes: float | None = Field(None, description="measured on one core, or estimated where it was never run")
 
+    @property
+    def source(self) -> str:
+        """The file of settings, and what is changed in it."""
+        return " ".join([self.config.as_posix(), *(f"{key}={value}" for key, value in self.change.items())])
+
 
 class Row(_Part):
     """One row of a table or one line of a figure.
 
     training: name of a training, or one for each number of shots; "{x}" in it is replaced by the place on the x axis.
-    method: a classifier on the frozen features of that training instead of the trained method itself. beside: another
-    training whose features stand beside those of the first, for a row of two networks.
+    method: a classifier on the frozen features of that training instead of the trained method itself. beside: other
+    trainings whose features stand beside those of the first, for a row of several networks.
     """
 
     name: str
     training: str | dict[int, str]
-    beside: str = ""
+    beside: list[str] = Field(default_factory=list)
     method: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
     transform: str = "none"
@@ -92,7 +97,7 @@ class Manifest(_Part):
         """Names of the trainings that the rows of an item ask for."""
         places = [x for axis in item.axes if axis.of == "training" for x in axis.values] or [None]
         names = [row.training_for(n_shot, x) for row in item.rows for n_shot in item.shots for x in places]
-        names += [row.beside for row in item.rows]
+        names += [name for row in item.rows for name in row.beside]
         return list(dict.fromkeys(name for name in names if name))
 
     def _add(self, name: str, found: dict[str, None]) -> None:

@@ -22,7 +22,7 @@ from remp.methods.base import Method
 from remp.models import load
 from remp.rectification.transform import FeatureTransform
 from remp.reproduce.manifest import Axis, Item, Row
-from remp.reproduce.trainings import Run
+from remp.reproduce.trainings import Run, chain
 
 # Episodes of the beginning whose mean `remp reproduce check` compares with.
 CHECKED = 25
@@ -85,22 +85,24 @@ def score_cell(
     item: Item,
     cell: Cell,
     runs: list[Run],
-    beside: list[Run],
+    beside: list[list[Run]],
     *,
     n_episodes: int,
     data: str | None,
     earlier: "Earlier",
 ) -> Cell:
-    """The cell with its score, of the seeds that were trained. runs: one for each seed; beside: the same of the network
-    beside it, empty for a row of one network. Where none was, the cell keeps the score that weights which are not here
-    had in an earlier call, or stays empty; it is never made up."""
-    others: list[Run | None] = [*beside] if beside else [None] * len(runs)
-    row, pairs = cell.row, list(zip(runs, others, strict=True))
-    pairs = [pair for pair in pairs if all(run is None or run.checkpoint is not None for run in pair)]
-    trained = [run for run, _ in pairs]
+    """The cell with its score, of the seeds that were trained. runs: one for each seed; beside: the same of each
+    network beside it, empty for a row of one network. Where none was trained, the cell keeps the score that weights
+    which are not here had in an earlier call, or stays empty; it is never made up."""
+    row = cell.row
+    of_seeds = [seed for seed in zip(runs, *beside, strict=True) if all(run.checkpoint is not None for run in seed)]
+    trained = [seed[0] for seed in of_seeds]
     record = _about(item, cell, trained or runs, n_episodes)
+    others = [one for seed in of_seeds or zip(runs, *beside, strict=True) for run in seed for one in chain(run)]
+    if also := {run.name: run.minutes for run in others if run.name not in record["trainings"]}:
+        record["minutes_of_others"] = also
     cell = replace(cell, record=record)
-    if any(run.diverged for run in [*runs, *beside]):
+    if any(run.diverged for many in [runs, *beside] for run in many):
         return replace(cell, status="diverged")
     if not trained:
         return earlier.scored_elsewhere(cell) or cell
@@ -108,11 +110,11 @@ def score_cell(
     shape = {"n_way": item.n_way, "n_shot": cell.n_shot, "n_query": item.n_query}
     try:
         protocol = Protocol(**{**shape, **cell.changed("protocol")})
-        hashes = [load(run.checkpoint).hash for pair in pairs for run in pair if run and run.checkpoint]
+        hashes = [load(run.checkpoint).hash for seed in of_seeds for run in seed if run.checkpoint]
         if (known := earlier.scored(cell, hashes, images.fingerprint)) is not None:
             return known
         shared = record["settings"], images, protocol, n_episodes, item.seed
-        results = [_result(run, other, row, *shared) for run, other in pairs]
+        results = [_result(seed, row, *shared) for seed in of_seeds]
     except RempError as error:
         return replace(cell, status=f"not possible: {error}")
     accuracies = np.stack([result.accuracies for result in results])
@@ -128,8 +130,8 @@ def score_cell(
         "assumes_balance": first.assumes_balance,
         "checkpoint_hashes": hashes,
     }
-    of_seeds = tuple(float(a.mean()) for a in accuracies)
-    cell = replace(cell, status="done", accuracies=accuracies.mean(0), of_seeds=of_seeds)
+    means = tuple(float(a.mean()) for a in accuracies)
+    cell = replace(cell, status="done", accuracies=accuracies.mean(0), of_seeds=means)
     record["half_width_95"] = round(cell.half_width, 4)
     if cell.n_shot in row.paper:
         record["gap"] = round(cell.percent - row.paper[cell.n_shot], 4)
@@ -162,7 +164,11 @@ class Earlier:
     def scored_elsewhere(self, cell: Cell) -> Cell | None:
         """The cell, if weights of the same trainings that are not here, since they are large, were scored with these
         settings on these episodes: the record has their hashes."""
-        return self._known(cell, {name: cell.record[name] for name in ("trainings", "config")})
+        known = self._known(cell, {name: cell.record[name] for name in ("trainings", "config")})
+        if known is None or "minutes_of_others" not in cell.record:
+            return known
+        others = {**cell.record["minutes_of_others"], **known.record.get("minutes_of_others", {})}
+        return replace(known, record={**known.record, "minutes_of_others": others})
 
     def _known(self, cell: Cell, weights: dict[str, Any]) -> Cell | None:
         """The cell as it was, if its settings, its episodes and what is said of the weights are the same."""
@@ -180,8 +186,7 @@ def _place(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _result(
-    run: Run,
-    beside: Run | None,
+    networks: tuple[Run, ...],
     row: Row,
     settings: dict[str, Any],
     images: ImageSet,
@@ -189,33 +194,34 @@ def _result(
     n_episodes: int,
     seed: int,
 ) -> Result:
-    assert run.checkpoint is not None
-    kept = run.checkpoint, load(run.checkpoint).hash, images.name, row.transform
+    checkpoints = [run.checkpoint for run in networks if run.checkpoint]
+    kept = [(path, load(path).hash, images.name, row.transform) for path in checkpoints]
     if row.method is None:
-        trained = load(run.checkpoint, **settings)
+        trained = load(checkpoints[0], **settings)
         method = type(trained.method)
         # A method that embeds in a way of its own may do so by its settings.
         is_plain = method.embed is Method.embed and method.score is Method.score
-        features = _embedded(*kept) if is_plain else None
-        if beside:
-            if features is None or not FeatureTransform.parse(row.transform).l2:
-                raise ConfigError(
-                    f"{row.name}: two networks need a method that embeds plainly, and a transform with l2"
-                )
-            assert beside.checkpoint is not None
-            other = _embedded(beside.checkpoint, load(beside.checkpoint).hash, images.name, row.transform)
-            features = torch.cat([features.flatten(1), other.flatten(1)], 1)  # each of length 1: they count the same
+        if len(kept) > 1 and not (is_plain and FeatureTransform.parse(row.transform).l2):
+            raise ConfigError(
+                f"{row.name}: several networks need a method that embeds plainly, and a transform with l2"
+            )
+        features = side_by_side([_embedded(*one) for one in kept]) if is_plain else None
         return evaluate(
             trained, images, protocol, n_episodes=n_episodes, seed=seed, transform=row.transform, features=features
         )
-    frozen = _frozen(*kept)
+    frozen = _frozen(*kept[0])
     compared = compare_features(
         frozen, [protocol], methods=[row.method], reference=row.method, n_episodes=n_episodes, seed=seed
     )
     return compared.tables[0].entries[0].result
 
 
-@lru_cache(maxsize=3)  # with the feature transform and without: rows of one network differ in what comes after
+def side_by_side(features: list[Tensor]) -> Tensor:
+    """The features of one network, or (n, d1 + d2 + …) of several: each is of length 1, so that they count the same."""
+    return features[0] if len(features) == 1 else torch.cat([part.flatten(1) for part in features], 1)
+
+
+@lru_cache(maxsize=4)  # rows of one network, or of three, differ in what comes after
 def _embedded(checkpoint: Path, digest: str, data: str, transform: str) -> Tensor:
     """Features of the test images. digest: the hash of the weights, which may change under the same name."""
     trained, images = load(checkpoint), open_data(data, "test")

@@ -9,11 +9,16 @@ from typing import Any
 import numpy as np
 
 from remp.checkpoint import read_checkpoint
+from remp.config import make_config
 from remp.reproduce.manifest import Item, Manifest
 from remp.reproduce.scoring import Cell
 from remp.system.files import write_atomically
 
 MINUS = "−"
+MINUTES = (
+    "Minutes are those of one core, with other work beside it, up to the weights that were kept, without validations; "
+    "before a plus, those of a training that this one starts from, or of a network beside it."
+)
 
 
 def write_results(folder: Path, name: str, item: Item, cells: Sequence[Cell], command: str) -> None:
@@ -59,6 +64,8 @@ def table_text(item: Item, content: Mapping[str, Any], folder: Path) -> str:
     )
     if item.axes:
         head = ("row", "at", *head[1:])
+    cells = content["cells"]
+    minutes = {name: m for cell in cells for name, m in zip(cell["trainings"], cell["minutes"], strict=True)}
     lines = [
         f"# {item.title}",
         "",
@@ -69,18 +76,20 @@ def table_text(item: Item, content: Mapping[str, Any], folder: Path) -> str:
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
-        *("| " + " | ".join(_columns(cell, item, folder)) + " |" for cell in content["cells"]),
+        *("| " + " | ".join(_columns(cell, item, folder, minutes)) + " |" for cell in cells),
         "",
-        *(f"- {note}" for note in [*item.notes, *_common_notes(content["cells"])]),
+        *(f"- {note}" for note in [*item.notes, *_common_notes(cells)]),
     ]
     return "\n".join(lines).rstrip()
 
 
-def _columns(cell: Mapping[str, Any], item: Item, folder: Path) -> list[str]:
+def _columns(cell: Mapping[str, Any], item: Item, folder: Path, minutes_of: Mapping[str, float | None]) -> list[str]:
     done, has_axis = cell["status"] == "done", bool(item.axes)
     at = [f"{cell['x_of']} = {cell['x']}"] if has_axis and "x" in cell else ["" for _ in range(has_axis)]
     hashes = ", ".join(digest[:12] for digest in cell.get("checkpoint_hashes", []))
-    minutes = ", ".join(f"{m:.0f}" for m in cell["minutes"] if m is not None)
+    others = {name: m or minutes_of.get(name) for name, m in cell.get("minutes_of_others", {}).items()}
+    own = ", ".join(f"{m:.0f}" for m in cell["minutes"] if m is not None)
+    minutes = " + ".join([*("?" if m is None else f"{m:.0f}" for m in others.values()), own])
     settings = ", ".join(f"{key}: {value}" for key, value in cell["settings"].items())
     return [
         cell["row"] + (f" ({settings})" if settings else ""),
@@ -131,6 +140,8 @@ def _common_notes(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     }
     if hashes:
         notes.append("Episode hashes: " + ", ".join(f"{shot}-shot `{digest}`" for shot, digest in sorted(hashes)) + ".")
+    if any(cell["status"] == "done" for cell in cells):
+        notes.append(MINUTES)
     if any(len(cell.get("of_seeds", [])) > 1 for cell in cells):
         notes.append("Rows of several seeds: mean over the trainings, interval over the trainings (Student's t).")
     for note in dict.fromkeys(cell["note"] for cell in cells if cell["note"]):
@@ -138,13 +149,18 @@ def _common_notes(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return notes
 
 
-def overview(manifest: Manifest, folder: Path) -> str:
-    """results/README.md: every item with what was run, and what the rest costs."""
+def overview(manifest: Manifest, folder: Path, minutes_left: Mapping[str, float]) -> str:
+    """results/README.md: every item with what was run, and what the rest costs.
+
+    minutes_left: of each item, the minutes of the trainings whose weights are not there.
+    """
     lines = [
         "# Results",
         "",
         "Written by `remp reproduce`; one folder per table or figure, with `table.md`, `results.json`, every episode's",
         "accuracy (`accuracies.npz`) and the figure. A cell without a run says so. Gaps are ours minus the paper's.",
+        "The cost of the rest is that of all trainings (of all seeds) whose weights are not in the repository, as",
+        "`remp reproduce --list` counts it; weights too large for it are among them, though their cells are done.",
         "",
         "| item | of the paper | cells done | not run | command | cost of the rest |",
         "|---|---|---|---|---|---|",
@@ -155,7 +171,7 @@ def overview(manifest: Manifest, folder: Path) -> str:
         cells = found["cells"] if found else []
         done = sum(cell["status"] == "done" for cell in cells)
         rest = [cell for cell in cells if cell["status"] != "done"]
-        minutes = _minutes_of(manifest, item, rest if found else None)
+        minutes = minutes_left[name]
         link = f"[{name}]({name}/table.md)" if found else name
         lines.append(
             f"| {link} | {item.of_the_paper} | {done if found else 0} | {len(rest) if found else 'all'} "
@@ -164,15 +180,6 @@ def overview(manifest: Manifest, folder: Path) -> str:
         if found and done:
             details += _summary(name, item, cells, folder)
     return "\n".join([*lines, *details]).rstrip() + "\n"
-
-
-def _minutes_of(manifest: Manifest, item: Item, rest: list[dict[str, Any]] | None) -> float:
-    """Minutes of the trainings that are missing."""
-    if rest is None:
-        names = set(manifest.needed(item))
-    else:
-        names = {name for cell in rest for name in cell["trainings"]}
-    return sum(manifest.trainings[name].minutes or 0 for name in names if name in manifest.trainings)
 
 
 def _summary(name: str, item: Item, cells: list[dict[str, Any]], folder: Path) -> list[str]:
@@ -206,23 +213,29 @@ def cards(manifest: Manifest, folder: Path) -> str:
         "# Model cards",
         "",
         "Written by `remp reproduce`. Loading a checkpoint runs no code. Each was trained on the training classes of",
-        "its data set and nothing else, chosen on its validation classes and scored once on its test classes (5-way,",
+        "its data set and nothing else, chosen on its validation classes and then scored on its test classes (5-way,",
         "15 queries per class). They are for comparing few-shot methods and small experiments, not for pictures of",
         "people or decisions about anyone: the networks are small, often wrong, and have the bias of their data set.",
     ]
     scores: dict[str, list[str]] = {}
     for name, item in manifest.items.items():
-        found = read_results(folder / name) if item.show == "table" else None
+        # Figures along a setting or the protocol are of networks that have a row of a table, too.
+        is_listed = item.show == "table" or any(axis.of == "training" for axis in item.axes)
+        found = read_results(folder / name) if is_listed else None
         for cell in found["cells"] if found else []:
             if cell["status"] == "done" and not cell["method"]:
-                line = f"{cell['row']}, {cell['n_shot']}-shot: {_short({**cell, 'paper': None})} %"
-                for training in cell["trainings"] if len(cell["trainings"]) == 1 else []:
+                for training, mean in zip(cell["trainings"], cell["of_seeds"], strict=True):
+                    is_one = len(cell["trainings"]) == 1
+                    score = _short({**cell, "paper": None}) if is_one else f"{mean:.2f}"
+                    line = f"{cell['row']}, {cell['n_shot']}-shot: {score} %"
                     scores.setdefault(training, []).append(f"  - {line} ([{name}](../{name}/table.md))")
     for path in sorted((folder / "checkpoints").glob("*.safetensors")):
         info = read_checkpoint(path)[1]
         config = info["config"]
-        images = info["done"] * config["n_way"] * (config["n_shot"] + config["n_query"])
-        source = manifest.trainings[path.stem].config if path.stem in manifest.trainings else "unknown settings"
+        images = make_config(config).images_of(info["done"])
+        training, _, seed = path.stem.partition("-seed")
+        source = manifest.trainings[training].source if training in manifest.trainings else "unknown settings"
+        source += f" seed={seed}" if seed else ""
         lines += [
             "",
             f"## `{path.stem}`",

@@ -57,7 +57,8 @@ class Run:
 
     @property
     def minutes(self) -> float | None:
-        """What the training took, without its validations, by the speed that its checkpoint or its log notes."""
+        """What the training took, without its validations, by the speed that its checkpoint or its log notes; by a
+        checkpoint, up to the weights that were kept."""
         history = _header(self.shipped or self.folder / "best.safetensors").get("history", [])
         if self.shipped is None and (self.folder / "log.jsonl").is_file():
             lines = (self.folder / "log.jsonl").read_text(errors="replace").splitlines()
@@ -105,7 +106,7 @@ def plan_run(
         folder=runs / (name + suffix),
         config=load_config(file, overrides),
         file=file,
-        source=" ".join([training.config.as_posix(), *(f"{key}={value}" for key, value in training.change.items())]),
+        source=training.source,
         overrides=overrides,
         shipped=shipped if shipped.is_file() else None,
         after=before,
@@ -117,7 +118,7 @@ def train_missing(runs: Sequence[Run], workers: int, say: Callable[[str], None])
 
     say: gets a line when a run starts or ends, and now and then one with the time left.
     """
-    waiting = list({run.name: run for one in runs for run in _chain(one) if run.checkpoint is None}.values())
+    waiting = list({run.name: run for one in runs for run in chain(one) if run.checkpoint is None}.values())
     diverged = {run.name for run in waiting if run.diverged}
     waiting = [run for run in waiting if run.name not in diverged]
     running: dict[str, tuple[Run, subprocess.Popen[bytes], float, int]] = {}
@@ -157,9 +158,9 @@ def train_missing(runs: Sequence[Run], workers: int, say: Callable[[str], None])
         say(f"{len(failed)} trainings failed: {', '.join(sorted(failed))}")
 
 
-def _chain(run: Run) -> list[Run]:
+def chain(run: Run) -> list[Run]:
     """The runs that this one starts from, and itself."""
-    return [*(_chain(run.after) if run.after else []), run]
+    return [*(chain(run.after) if run.after else []), run]
 
 
 def _start(run: Run) -> subprocess.Popen[bytes]:
