@@ -10,7 +10,7 @@ from clustered_rows import clustered_task
 from remp.labelling import decision
 from remp.labelling.decision import at_home, smallest_known, spreads_of
 from remp.labelling.outcome import STATUSES
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import Items
 from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import fit_likeness
@@ -128,6 +128,6 @@ def test_a_crowd_of_strangers_does_not_become_a_class():
 def test_nothing_is_unknown_if_that_is_not_wanted():
     task, rows, _ = clustered_task()
     task, everything = with_strangers(task, rows, -rows[:5])
-    labelling = label_rows(task, ArrayRows(everything), unknown=False)
+    labelling = label_rows(task, ArrayRows(everything), LabelOptions(unknown=False))
     assert not (labelling.status == UNKNOWN).any()
     assert (labelling.labels >= 0).all()

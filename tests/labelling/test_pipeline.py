@@ -80,7 +80,7 @@ def test_probabilities_and_confusion_are_those_of_a_loop_over_items():
 
 def test_the_same_task_gives_the_same_outcome_whatever_the_chunks():
     task, rows, _ = clustered_task(noise=1.5)
-    one, other = (label_rows(task, ArrayRows(rows, chunk=chunk), reject=0.6) for chunk in (1000, 11))
+    one, other = (label_rows(task, ArrayRows(rows, chunk=chunk), LabelOptions(reject=0.6)) for chunk in (1000, 11))
     for name in ARRAYS:
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=1e-4, err_msg=name)
     assert one.findings == other.findings
@@ -98,7 +98,7 @@ def test_a_given_label_stays_with_probability_one():
 
 def test_reject_leaves_the_uncertain_unlabelled():
     task, rows, truth = clustered_task(noise=2.8, n_unlabelled=60, n_shot=5)
-    labelling = label_rows(task, ArrayRows(rows), reject=0.9, unknown=False)
+    labelling = label_rows(task, ArrayRows(rows), LabelOptions(reject=0.9, unknown=False))
     assert np.array_equal(labelling.status == UNCERTAIN, ~task.is_labelled & (labelling.probability < 0.9))
     kept, left = labelling.status == LABELLED, labelling.status == UNCERTAIN
     assert (labelling.labels == truth)[kept].mean() > (labelling.best == truth)[left].mean() + 0.05
@@ -107,7 +107,7 @@ def test_reject_leaves_the_uncertain_unlabelled():
 def test_reject_must_be_a_probability():
     task, rows, _ = clustered_task()
     with pytest.raises(ConfigError, match="reject is 90"):
-        label_rows(task, ArrayRows(rows), reject=90)
+        label_rows(task, ArrayRows(rows), LabelOptions(reject=90))
 
 
 ODD = {
@@ -127,7 +127,7 @@ def test_odd_tasks_have_finite_and_sensible_outcomes(odd, same):
     labels, n_classes = ODD[odd]
     rows = np.random.default_rng(0).normal(size=(len(labels), 5)).astype(np.float32)
     rows = np.ones_like(rows) if same else rows
-    labelling = label_rows(task_of(labels, n_classes), ArrayRows(rows), reject=0.5)
+    labelling = label_rows(task_of(labels, n_classes), ArrayRows(rows), LabelOptions(reject=0.5))
     if n_classes == 1:
         assert (labelling.runner_up == -1).all()
         assert (labelling.best == 0).all()
@@ -164,13 +164,13 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from clustered_rows import clustered_task
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.rows import ArrayRows
 from remp.rows.sharding import current_shard
 
 task, rows, _ = clustered_task(noise=4.0)
 shard = current_shard()
-labelling = label_rows(task, ArrayRows(rows), reject=0.6, shard=shard)
+labelling = label_rows(task, ArrayRows(rows), LabelOptions(reject=0.6), shard=shard)
 assert (labelling is None) == (shard.rank > 0)
 if labelling:
     np.savez(sys.argv[2], **{name: getattr(labelling, name) for name in sys.argv[3:]})
@@ -186,7 +186,7 @@ def test_two_processes_give_the_outcome_of_one(tmp_path, request):
     finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
     task, rows, _ = clustered_task(noise=4.0)
-    one, two = label_rows(task, ArrayRows(rows), reject=0.6), np.load(tmp_path / "two.npz")
+    one, two = label_rows(task, ArrayRows(rows), LabelOptions(reject=0.6)), np.load(tmp_path / "two.npz")
     for name in ARRAYS:
         np.testing.assert_allclose(two[name], getattr(one, name), atol=1e-5, err_msg=name)
     assert STATUSES.index("uncertain") in two["status"]

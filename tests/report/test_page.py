@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remp.report.page import percent, short, visible
+from remp.report.page import percent, short
+from remp.untrusted import visible
 
 
 @pytest.mark.parametrize(

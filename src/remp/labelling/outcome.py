@@ -22,9 +22,28 @@ _DECIMALS = 6
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """The share of the unlabelled items whose `best` is right; the truth is in low … high in `level` of all tasks, and
-    `low` reckons with a few strangers among the items. basis: in words, what it was computed from. is_checked: whether
-    labels could be hidden to check it; if not, only the range means something."""
+    """The estimated share of the unlabelled items whose likeliest class is right, with an interval.
+
+    Parameters
+    ----------
+    accuracy : float
+        The estimate.
+    low, high : float
+        The interval. `low` allows for a few items that belong to none of the classes.
+    level : float
+        In what share of tasks the interval is meant to contain the truth.
+    basis : str
+        What it was computed from, in words.
+    is_checked : bool
+        Whether labels could be hidden to check it; if not, only the interval means something.
+
+    Examples
+    --------
+    >>> from remp import AccuracyEstimate
+    >>> estimate = AccuracyEstimate(accuracy=0.93, low=0.88, high=0.96, level=0.9, basis="40 hidden labels")
+    >>> f"{estimate.accuracy:.0%}, {estimate.low:.0%} to {estimate.high:.0%}"
+    '93%, 88% to 96%'
+    """
 
     accuracy: float
     low: float
@@ -36,10 +55,28 @@ class AccuracyEstimate:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something the user should look at before trusting the labels.
+    """Something to look at before trusting the labels: one of `Labelling.findings`.
 
-    items: numbers of the items it is about. classes: names of the classes it is about: of a suspicious label the one it
-    would be without, of duplicates those they carry. beside: numbers of examples to compare the items with.
+    Parameters
+    ----------
+    kind : str
+        "unrecognised class", "suspicious label", "exact duplicates", "near duplicates", "single example" or "similar
+        classes".
+    text : str
+        A sentence about it.
+    items : tuple of int
+        The numbers of the items it is about.
+    classes : tuple of str
+        The names of the classes it is about: for a suspicious label, the class that is predicted while the label is
+        hidden; for duplicates, the classes that they are labelled as.
+    beside : tuple of int
+        The numbers of examples to compare the items with.
+
+    Examples
+    --------
+    >>> from remp import Finding
+    >>> Finding("single example", "cat has one example", classes=("cat",)).classes
+    ('cat',)
     """
 
     kind: Literal[
@@ -58,7 +95,21 @@ class Finding:
 
 @dataclass(frozen=True)
 class Advice:
-    """An item that is worth labelling next, and why."""
+    """An item that is worth labelling next, and why: one of `Labelling.label_next`.
+
+    Parameters
+    ----------
+    item : int
+        The number of the item.
+    reason : str
+        Why, in words.
+
+    Examples
+    --------
+    >>> from remp import Advice
+    >>> Advice(3, "cat or dog?").item
+    3
+    """
 
     item: int
     reason: str
@@ -108,8 +159,8 @@ class Labelling:
     made_with : dict
         What the labels depend on besides the items: backbone, side, where labels came from, options.
     seconds, stages : dict
-        What each part took; how many images each part of embedding has done, and how fast. What is in the cache is not
-        done again.
+        How long each part took; how many images each step of the embedding processed, and how fast. What was in the
+        cache is not counted.
     fitted : Fitted or None
         What was learned, to save it.
 
@@ -160,7 +211,7 @@ class Labelling:
     stages: "dict[str, Stage]" = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """In a line, as arrays of all items would fill a screen."""
+        """One line, since arrays of all items would fill a screen."""
         numbers = np.bincount(self.status, minlength=len(STATUSES))
         counts = [f"{number:,} {status}" for status, number in zip(STATUSES, numbers, strict=True) if number]
         classes = f"{len(self.task.class_names):,} class{'' if len(self.task.class_names) == 1 else 'es'}"
@@ -169,11 +220,24 @@ class Labelling:
         return f"<Labelling of {len(self.task.names):,} items: {', '.join(counts)}, {classes}{right}{where}>"
 
     def records(self) -> list[dict[str, Any]]:
-        """One dictionary per item, in the order of the task: the columns of labels.csv."""
+        """One dictionary per item, in the order of `task.names`: the lines of labels.csv.
+
+        Returns
+        -------
+        list of dict
+            With `file`, `label` (None if the status is "uncertain"), `probability`, `runner-up`, `margin`, `status`
+            and `likeliest`. The class of this page has an example.
+        """
         return list(self.each_record())
 
     def each_record(self) -> Iterator[dict[str, Any]]:
-        """The records, one after the other: millions of them need not be in memory at once."""
+        """The records one after the other, so that millions of them need not be in memory at once.
+
+        Yields
+        ------
+        dict
+            As in `records`.
+        """
         name = self.task.class_name
         columns = (self.labels, self.probability, self.runner_up, self.margin, self.status, self.best)
         for item, label, probability, runner_up, margin, status, best in zip(self.task.names, *columns, strict=True):
@@ -188,7 +252,18 @@ class Labelling:
             }
 
     def to_pandas(self) -> Any:
-        """The records as a DataFrame, one row per item."""
+        """The records as a table of pandas (`pip install pandas`).
+
+        Returns
+        -------
+        DataFrame
+            One row per item; the columns are the keys of `records`.
+
+        Examples
+        --------
+        >>> import remp
+        >>> remp.label("photos").to_pandas().query("status == 'uncertain'")  # doctest: +SKIP
+        """
         return required("pandas", "to_pandas").DataFrame(self.records())
 
 

@@ -33,10 +33,9 @@ _JUDGED, _MAPPED = 20_000, 2000
 # Labelled items that candidates for labelling are compared with.
 _MOST_LABELLED = 4000
 # The accuracy is not estimated if more than this share of the unlabelled items resembles no class.
-_UNLIKE = 0.5
+_UNLIKE = 0.3
 # An interval wider than this says nothing: then no number is stated.
 _TOO_WIDE = 0.5
-_DEFAULTS = Adaptive()
 
 
 @dataclass(frozen=True)
@@ -93,14 +92,14 @@ class LabelOptions:
             raise ConfigError(f"propagation is {self.propagation!r}; needed remp.Adaptive() or remp.Propagation()")
 
 
+_DEFAULTS = LabelOptions()
+
+
 def label_rows(
     task: Items,
     rows: Rows,
+    options: LabelOptions = _DEFAULTS,
     *,
-    reject: float | None = None,
-    unknown: bool = True,
-    n_next: int = 10,
-    propagation: Adaptive | Propagation = _DEFAULTS,
     content_hashes: np.ndarray | None = None,
     picture_hashes: np.ndarray | None = None,
     shard: Shard | None = None,
@@ -109,28 +108,25 @@ def label_rows(
 ) -> Labelling | None:
     """Label all items of `task` from their features, and say how good that is.
 
-    rows: n rows, as the items of the task. reject: leave items below this probability unlabelled. unknown: leave those
-    unlabelled that resemble no class. n_next: how many items to propose for labelling. content_hashes: (n,), equal for
-    equal files; picture_hashes: (n,) uint64, of few different bits for pictures that look the same. With a shard, every
-    process passes over its rows, and the first has the outcome; the others get None. model: what was learned before;
-    then no item has a label, and nothing is learned from them. fitted: what `fit_rows` makes of these labels and rows,
-    if that is known.
+    rows: n rows, as the items of the task. options: those about pictures play no part here. content_hashes: (n,), equal
+    for equal files; picture_hashes: (n,) uint64, of few different bits for pictures that look the same. With a shard,
+    every process passes over its rows, and the first has the outcome; the others get None. model: what was learned
+    before; then no item has a label, and nothing is learned from them. fitted: what `fit_rows` makes of these labels
+    and rows, if that is known.
     """
-    if reject is not None and not 0 <= reject <= 1:
-        raise ConfigError(f"reject is {reject}; needed a probability: 0 … 1")
     shard, seconds = shard or shard_of(rows), dict[str, float]()
     n_classes = len(task.class_names)
     with _timed("propagate", seconds):
         if model:
             fitted = model.fitted
-        fitted = fitted or fit_rows(rows, task.labels, n_classes, propagation, shard=shard)
+        fitted = fitted or fit_rows(rows, task.labels, n_classes, options.propagation, shard=shard)
         counts = model.counts if model else np.bincount(task.labels[task.is_labelled], minlength=n_classes)
     with _timed("label", seconds):
         decision = decide(fitted, rows, task.labels, shard)
     if decision is None:
         return None
     with _timed("judge", seconds):
-        status = status_of(task, decision, reject, fitted, rows)
+        status = status_of(task, decision, options.reject, fitted, rows)
         estimate, no_estimate = _estimate(task, rows, fitted, counts, status)
         findings = (
             *(() if model else unrecognised_classes(task, fitted.held_out)),
@@ -141,8 +137,8 @@ def label_rows(
             *(() if model else single_examples(task)),
             *similar_classes(task, decision.confusion),
         )
-        status = status if unknown else status_of(task, decision, reject, None, rows)
-        label_next = _label_next(task, rows, fitted.model, decision, status, n_next, model)
+        status = status if options.unknown else status_of(task, decision, options.reject, None, rows)
+        label_next = _label_next(task, rows, fitted.model, decision, status, options.n_next, model)
         mapped = np.union1d(
             *(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled))
         )
@@ -168,7 +164,7 @@ def label_rows(
         seconds=seconds,
         no_estimate=no_estimate,
         rectified=fitted.evidence.cosine,
-        reject=reject,
+        reject=options.reject,
         fitted=fitted,
     )
 
@@ -189,8 +185,14 @@ def _estimate(
             "these, so that the labelled items are like the others"
         )
     logits = fitted.model.logits(rows.take(sample_of(unlabelled, _JUDGED)))
-    estimate = estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts)
+    unlike = strange / len(unlabelled)
+    estimate = estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts, unlike)
     if estimate is not None and estimate.high - estimate.low > _TOO_WIDE:
+        if unlike > 0.1:
+            return None, (
+                f"{strange:,} of {len(unlabelled):,} unlabelled items resemble no class, and others like them may have "
+                "a label: label some of these, or add the classes that they belong to"
+            )
         return None, (
             f"it may be anything from {estimate.low:.0%} to {estimate.high:.0%}: too few labels could be hidden to "
             "check it, so label one or two more items of each class"

@@ -1,40 +1,36 @@
-"""A comparison as text, Markdown, CSV, JSON and a picture."""
+"""A comparison as Markdown, CSV, JSON and a picture."""
 
 import csv
 import json
 import re
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from remp.errors import ConfigError
 from remp.evaluation.compare import Comparison, Table
-from remp.evaluation.side_by_side import Row, aligned, protocol_note
+from remp.evaluation.side_by_side import Row
 from remp.evaluation.statistics import Estimate
 from remp.report.drawing import COLOURS, QUIET
-from remp.report.page import short, visible
+from remp.report.page import short
 from remp.system.files import write_atomically
+from remp.untrusted import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 NAMES = ("comparison.md", "comparison.csv", "comparison.json", "comparison.png")
-HEAD = ("method", "accuracy", "difference", "episodes/s", "assumptions")
 ASSUMPTIONS = ("inductive", "transductive", "transductive, balanced", "inductive, balanced")
-
-
-def comparison_text(comparison: Comparison) -> str:
-    """The tables in columns, for a terminal."""
-    return "\n\n".join(f"{aligned(_cells(table))}\n{_note(table)}" for table in comparison.tables)
 
 
 def comparison_markdown(comparison: Comparison) -> str:
     """The tables for a page."""
-    return "\n".join(
-        f"{_piped([tuple(map(_in_markdown, line)) for line in _cells(table)])}\n\n{_in_markdown(_note(table))}\n"
-        for table in comparison.tables
-    )
+    pages = []
+    for table in comparison.tables:
+        head, *rows = (tuple(map(_in_markdown, line)) for line in table.cells)
+        lines = [f"| {' | '.join(line)} |" for line in (head, ("---",) * len(head), *rows)]
+        pages.append("\n".join([*lines, "", _in_markdown(table.note), ""]))
+    return "\n".join(pages)
 
 
 def _in_markdown(text: str) -> str:
@@ -87,37 +83,6 @@ def write_comparison(comparison: Comparison, folder: Path, *, overwrite: bool = 
     return paths
 
 
-def _cells(table: Table) -> list[tuple[str, ...]]:
-    rows = [
-        (
-            visible(entry.name),
-            entry.accuracy,
-            entry.lead or "reference",
-            f"{entry.episodes_per_second:,.0f}",
-            entry.assumptions,
-        )
-        for entry in table.entries
-    ]
-    return [HEAD, *rows]
-
-
-def _note(table: Table) -> str:
-    result = table.entries[0].result
-    result = replace(result, data=visible(result.data))
-    features = visible(f"{result.backbone} of {result.checkpoint}")
-    return (
-        f"{protocol_note(result)}\n"
-        f"Features: {features} ({result.checkpoint_hash[:12]}), transform "
-        f"{result.transform}. Differences: to {visible(table.reference)}, in points, paired by episode."
-        + "".join(f"\n{note}" for note in table.notes)
-    )
-
-
-def _piped(cells: list[tuple[str, ...]]) -> str:
-    lines = [cells[0], ("---",) * len(HEAD), *cells[1:]]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _record(table: Table, entry: Row) -> dict[str, Any]:
     """The row in plain types."""
     result, protocol = entry.result, table.protocol
@@ -155,8 +120,9 @@ def comparison_plot(comparison: Comparison) -> bytes:
     with styled_figure(1.0 + 4.8 * len(tables), height) as (figure, png):
         for axes, table in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables, strict=True):
             _draw(axes, table)
-        handles, labels = _legend(figure.axes)
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        once = dict(zip(labels, handles, strict=True))  # each colour and line
+        figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=len(once), fontsize=9)
         return png()
 
 
@@ -174,10 +140,3 @@ def _draw(axes: "Axes", table: Table) -> None:
     axes.set_yticks(list(places), [short(entry.name) for entry in table.entries])
     axes.set_xlabel("accuracy, % (mean and 95 % interval)")
     axes.set_title(f"{protocol.n_way}-way {protocol.n_shot}-shot, {protocol.distribution}")
-
-
-def _legend(panels: "list[Axes]") -> tuple[list, list[str]]:
-    """Each colour and line once."""
-    handles, labels = panels[0].get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    return list(once.values()), list(once)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from remp.untrusted import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
 LONGEST = 48
-_UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, broken UTF-8, line and paragraph separators
-_TURNING = frozenset(
-    "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)  # change the reading direction
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -26,24 +22,15 @@ def render_page(template: str, **values: Any) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(
-        loader=FunctionLoader(_source),
+        loader=PackageLoader("remp.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-def _source(name: str) -> str:
-    return files("remp.report").joinpath(f"templates/{name}").read_text(encoding="utf-8")
-
-
-def visible(text: str) -> str:
-    """The text with characters that cannot be seen, or that turn the text around, as escapes such as \\n."""
-    return "".join(map(_visible_character, text))
 
 
 def short(text: str, longest: int = LONGEST) -> str:
@@ -74,9 +61,3 @@ def percent(share: float) -> str:
     if 0 < share < 0.005:
         return "<\u00a01\u00a0%"
     return f"{100 * share:.0f}\u00a0%"
-
-
-def _visible_character(character: str) -> str:
-    if character in _TURNING or unicodedata.category(character) in _UNSEEN:
-        return character.encode("unicode_escape").decode("ascii")
-    return character

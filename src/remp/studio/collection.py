@@ -15,14 +15,15 @@ from remp.errors import DataError
 from remp.labelling.decision import choose
 from remp.labelling.embedding import EmbeddingRun
 from remp.labelling.outcome import STATUSES, Finding, Labelling
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.quality.duplicates import Duplicates, equal_groups, find_duplicates, near_groups, told
 from remp.labelling.tasks import Items
 from remp.labelling.tasks.folder import folder_task, listed_task
 from remp.propagation import sample_of
-from remp.propagation.adaptive import Adapted, Adaptive, without_root_of_signed
+from remp.propagation.adaptive import Adapted, Adaptive, adapt, without_root_of_signed
 from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import learn
+from remp.propagation.label_counts import about_equal
 from remp.propagation.surroundings import Surroundings
 from remp.rectification.propagate import Propagated
 from remp.rectification.transform import FeatureTransform, fit_transform
@@ -36,6 +37,7 @@ _SOON = 1500  # unlabelled pictures that the first answer to an action is learne
 _MOST_TWINS = 40  # pictures that look alike in one finding
 # Features are kept rooted, unless they are signed, and of unit length; the rest of the transform depends on the labels.
 _PARTS, _SETTINGS = FeatureTransform.parse("power+l2"), Adaptive(transform="l2+centre")
+_OPTIONS = LabelOptions(n_next=0, propagation=_SETTINGS)
 
 
 def open_collection(folder: Path, labels: Path | None = None) -> Items:
@@ -234,7 +236,7 @@ def predict(
     rows = _WantedRows(features.values, is_wanted)
     model = model or learn(rows, made.labels, len(numbers), _SETTINGS)
     fitted = fit_rows(rows, made.labels, len(numbers), _SETTINGS, model=model)
-    labelling = label_rows(made, rows, n_next=0, propagation=_SETTINGS, fitted=fitted)
+    labelling = label_rows(made, rows, _OPTIONS, fitted=fitted)
     assert labelling is not None  # None is for the other processes of several
     marked = given.labels[features.items] == UNKNOWN
     status = np.where(marked, STATUSES.index("unknown"), labelling.status).astype(labelling.status.dtype)
@@ -261,12 +263,13 @@ def predict_soon(
     rows, labels = ArrayRows(features.values), made.labels
     unlabelled = np.flatnonzero(labels < 0)
     is_whole, told = len(unlabelled) <= _SOON, None
+    shifts = fitted.model.shifts if isinstance(fitted.model, Adapted) else None
     if not is_whole:
         told = last.surroundings.of(labels, len(numbers)) if last.surroundings else None
         few = np.sort(np.concatenate([np.flatnonzero(labels >= 0), sample_of(unlabelled, _SOON)]))
         rows, labels = ArrayRows(features.values[few]), labels[few]
-    model = shown = learn(rows, labels, len(numbers), _SETTINGS, told=told)
-    if isinstance(model, Adapted) and isinstance(fitted.model, Adapted):
+    model = shown = adapt(rows, labels, len(numbers), _SETTINGS, told=told, shifts=shifts)
+    if isinstance(fitted.model, Adapted):
         shown = replace(model, evidence=fitted.model.evidence, surroundings=None)
     chosen = choose(replace(fitted, model=shown), ArrayRows(features.values), made.labels)
     status = np.where(before.status == STATUSES.index("given"), STATUSES.index("labelled"), before.status)
@@ -274,7 +277,9 @@ def predict_soon(
     status[given.labels[features.items] == UNKNOWN] = STATUSES.index("unknown")
     soon = replace(before, status=status.astype(before.status.dtype), **chosen)  # type: ignore[arg-type]
     around = _surroundings(model) if is_whole else last.surroundings
-    return _of_all(len(task.names), features, numbers, soon, around), model if is_whole else None
+    return _of_all(len(task.names), features, numbers, soon, around), model if is_whole and about_equal(
+        labels, len(numbers)
+    ) else None
 
 
 def _surroundings(model: Model) -> Surroundings | None:

@@ -68,8 +68,7 @@ def filler(
         write = find_format("folders" if wanted == LINKS else wanted)
     labelling = prediction.labelling
     if wanted == "labels":
-        embedder = session.embedding.embedder
-        assert embedder is not None
+        embedder = _embedder(session)
         made_by = {"backbone": embedder.name, "side": embedder.side, "embedder": embedder.hash}
         labelling = replace(labelling, made_with={**made_by, "labels": IN_STUDIO})
 
@@ -116,12 +115,18 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
     return session
 
 
+def _embedder(session: Session) -> Embedder:
+    if session.embedding.embedder is None:
+        raise DataError("the pictures are not embedded yet: export when the bar on the page is full")
+    return session.embedding.embedder
+
+
 def trained(session: Session, prediction: Prediction) -> Learned:
     """The model to save: fitted to all labelled items and a sample of the unlabelled, so that it says of the pictures
     here what the studio says, and can label others."""
-    features, task, embedder = session.features, prediction.labelling.task, session.embedding.embedder
-    assert features is not None
-    assert embedder is not None
+    features, task, embedder = session.features, prediction.labelling.task, _embedder(session)
+    if features is None:
+        raise DataError("the pictures are not embedded yet: export when the bar on the page is full")
     free = np.flatnonzero(~task.is_labelled)
     kept = np.sort(np.concatenate([np.flatnonzero(task.is_labelled), sample_of(free, _MOST_FREE)]))
     values = features.values[kept]

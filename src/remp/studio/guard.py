@@ -85,7 +85,9 @@ class Guard:
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         host = headers.get(b"host", b"").decode("latin-1").casefold()
         if host not in self._hosts:
-            return _refused(421, "this server does not go by that host name")
+            return _refused(
+                421, "this server does not answer to that host name; use the address that the terminal shows"
+            )
         if not _is_same_site(scope["method"], host, headers):
             return _refused(403, "this came from another page")
         length = headers.get(b"content-length", b"0")

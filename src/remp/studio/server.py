@@ -132,30 +132,26 @@ class _Serving:
             return _json({"error": str(error)}, 400)
 
     async def thumb(self, request: Request) -> Response:
-        path = self._path(request)
-        if path is None:
-            return _json({"error": "there is no such picture"}, 404)
-        if "if-none-match" in request.headers and _has(request, await run_in_threadpool(mark, path)):
-            return Response(status_code=304)
-        return await self._picture(lambda: self._thumbnails.small(path))
+        return await self._picture(request, self._thumbnails.small)
 
     async def picture(self, request: Request) -> Response:
-        path = self._path(request)
-        if path is None:
-            return _json({"error": "there is no such picture"}, 404)
-        return await self._picture(lambda: (large(path), mark(path)))
+        return await self._picture(request, lambda path: (large(path), mark(path)))
 
-    async def _picture(self, make: Callable[[], tuple[bytes, str]]) -> Response:
+    async def _picture(self, request: Request, make: Callable[[Path], tuple[bytes, str]]) -> Response:
+        """What is made of the file of a number, with a mark by which the browser may ask whether it has changed."""
+        number, paths = request.path_params["number"], self._session.task.paths
+        if number >= len(paths):
+            return _json({"error": "there is no such picture"}, 404)
+        if known := request.headers.get("if-none-match"):
+            etag = await run_in_threadpool(mark, paths[number])
+            if etag and known == f'"{etag}"':
+                return Response(status_code=304)
         try:
-            jpeg, etag = await run_in_threadpool(make)
+            jpeg, etag = await run_in_threadpool(make, paths[number])
         except UnreadablePicture as error:
             return _json({"error": f"it is {error}"}, 410)
         headers = {"etag": f'"{etag}"', "cache-control": "private, no-cache"}
         return Response(jpeg, media_type="image/jpeg", headers=headers)
-
-    def _path(self, request: Request) -> Path | None:
-        number, paths = request.path_params["number"], self._session.task.paths
-        return paths[number] if number < len(paths) else None
 
 
 def describe(session: Session) -> dict[str, Any]:
@@ -257,10 +253,6 @@ def item_arrays(session: Session) -> tuple[int, bytes]:
 def _skipped(session: Session) -> list[tuple[str, str]]:
     reasons = [(session.task.names[item], reason) for item, reason in sorted(session.embedding.reasons.items())]
     return [*session.task.skipped, *reasons]
-
-
-def _has(request: Request, etag: str) -> bool:
-    return bool(etag) and request.headers.get("if-none-match") == f'"{etag}"'
 
 
 def _time(path: Path) -> int:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clustered_rows import clustered_task
-from remp.labelling.pipeline import label_rows
+from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.quality.label_next import advise, choose_next
 from remp.rows import ArrayRows
 
@@ -51,6 +51,6 @@ def test_reasons_are_for_people():
 
 def test_there_is_as_much_advice_as_there_are_items():
     task, rows, _ = clustered_task(n_unlabelled=1)
-    items = [one.item for one in label_rows(task, ArrayRows(rows), unknown=False, n_next=10).label_next]
+    items = [one.item for one in label_rows(task, ArrayRows(rows), LabelOptions(unknown=False, n_next=10)).label_next]
     assert sorted(items) == list(np.flatnonzero(~task.is_labelled))
-    assert label_rows(task, ArrayRows(rows), n_next=0).label_next == ()
+    assert label_rows(task, ArrayRows(rows), LabelOptions(n_next=0)).label_next == ()

@@ -17,14 +17,22 @@ LEVEL = 0.9
 _MISFIT, _LEAST_MISFIT = 0.14, 0.05
 # Strangers among the unlabelled items are all wrong, and hardly seen: shares that are reckoned with, and how probable.
 _STRANGERS = {0.0: 0.4, 0.05: 0.2, 0.1: 0.2, 0.15: 0.2}
+# So large a share of items may resemble no class by chance; if more do, there are the more strangers among the others.
+_BY_CHANCE = 0.15
 _POINTS = np.linspace(0, 1, 1001)
 
 
 def estimate_accuracy(
-    calibration: Calibration, logits: Tensor, n_unlabelled: int, held_out: HeldOut, counts: np.ndarray
+    calibration: Calibration,
+    logits: Tensor,
+    n_unlabelled: int,
+    held_out: HeldOut,
+    counts: np.ndarray,
+    unlike: float = 0.0,
 ) -> AccuracyEstimate | None:
     """logits: (m, N) of a sample of the unlabelled items; None if there are none of them, or one class: then nothing
-    can be right or wrong by these logits. counts: (N,) labelled items of each class.
+    can be right or wrong by these logits. counts: (N,) labelled items of each class. unlike: the share of the
+    unlabelled items that resemble no class.
 
     At each temperature the accuracy is the mean probability of the likeliest class; the interval is that of the mixture
     over the temperatures, widened by the luck of `n_unlabelled` draws and by errors that no temperature corrects; its
@@ -35,7 +43,9 @@ def estimate_accuracy(
     n_shot = float(1 / np.mean(1 / counts))
     misfit = max(_MISFIT / np.sqrt(n_shot), _LEAST_MISFIT)
     means, spreads = _by_sharpness(calibration, logits, n_unlabelled, misfit)
-    low = _quantile((1 - LEVEL) / 2, calibration, means, spreads, _STRANGERS)
+    more = max(0.0, unlike - _BY_CHANCE)
+    strangers = {min(0.95, share + place * more): weight for place, (share, weight) in enumerate(_STRANGERS.items())}
+    low = _quantile((1 - LEVEL) / 2, calibration, means, spreads, strangers)
     high = _quantile((1 + LEVEL) / 2, calibration, means, spreads, {0.0: 1.0})
     accuracy = float(np.clip(means @ calibration.weights, low, high))
     return AccuracyEstimate(accuracy, low, high, LEVEL, _basis(held_out, n_unlabelled), is_checked=len(held_out) > 0)
@@ -81,11 +91,11 @@ THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 class Kept(NamedTuple):
     """n: how many of the unlabelled items have a label of this probability or more; right: the share of these that is
-    right, by their probabilities; 0 if there are none."""
+    right, by their probabilities; 0 if there are none, None if it cannot be estimated."""
 
     threshold: float
     n: int
-    right: float
+    right: float | None
 
 
 def rejection_table(labelling: Labelling) -> list[Kept]:
@@ -95,14 +105,14 @@ def rejection_table(labelling: Labelling) -> list[Kept]:
     Items that resemble no class are not counted: they get no label at any threshold.
     """
     values = _probabilities(labelling)
-    lines = [_kept(values, threshold) for threshold in sorted({0.0, *THRESHOLDS, labelling.reject or 0.0})]
+    lines = [_kept(labelling, values, threshold) for threshold in sorted({0.0, *THRESHOLDS, labelling.reject or 0.0})]
     n_lines = 1 + sum(line.n > 0 for line in lines)
     return lines[:n_lines] if len(values) else []
 
 
 def with_a_label(labelling: Labelling) -> Kept:
     """How many items got a label, and the share of these that is right, by their probabilities."""
-    return _kept(labelling.probability[labelling.status == STATUSES.index("labelled")], 0.0)
+    return _kept(labelling, labelling.probability[labelling.status == STATUSES.index("labelled")], 0.0)
 
 
 def largest_threshold(labelling: Labelling) -> float:
@@ -115,6 +125,7 @@ def _probabilities(labelling: Labelling) -> np.ndarray:
     return labelling.probability[can_be_labelled]
 
 
-def _kept(values: np.ndarray, threshold: float) -> Kept:
+def _kept(labelling: Labelling, values: np.ndarray, threshold: float) -> Kept:
     kept = values[values >= threshold]
-    return Kept(threshold, len(kept), float(kept.mean()) if len(kept) else 0.0)
+    right = float(kept.mean()) if len(kept) else 0.0
+    return Kept(threshold, len(kept), right if labelling.estimate else None)

@@ -13,11 +13,28 @@ UNLABELLED = -1
 
 @dataclass(frozen=True)
 class Items:
-    """The n items to be labelled, and the labels that some of them have.
+    """The n items to be labelled, and the labels that some of them have: `Labelling.task`.
 
-    names: (n,) what the user calls an item: a path below the folder, or the number of a row. labels: (n,) int64 index
-    into `class_names`, or -1. paths: (n,) the pictures, or () for embeddings. skipped: (name, reason) of what could not
-    be read; such items are not among `names`.
+    Parameters
+    ----------
+    names : tuple of str
+        (n,) what the user calls an item: a path below the folder, or the number of a row.
+    labels : ndarray
+        (n,) int64 index into `class_names`, or -1 for no label.
+    class_names : tuple of str
+        The classes.
+    paths : tuple of Path
+        (n,) the pictures, or () for embeddings.
+    skipped : tuple
+        (name, reason) of whatever could not be read; such items are not among `names`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from remp import Items
+    >>> items = Items(names=("1.jpg", "2.jpg"), labels=np.array([0, -1]), class_names=("cat",))
+    >>> items.is_labelled.tolist(), items.class_name(0)
+    ([True, False], 'cat')
     """
 
     names: tuple[str, ...]
@@ -28,7 +45,7 @@ class Items:
 
     @property
     def is_labelled(self) -> np.ndarray:
-        """(n,) bool"""
+        """(n,) bool: which items have a label."""
         return self.labels != UNLABELLED
 
     def class_name(self, number: int) -> str | None:

@@ -14,8 +14,9 @@ from remp.report.drawing import COLOURS, class_colour
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
 from remp.report.label.summary import how_to_label, said, weakened
 from remp.report.label.tiles import TileChoice, thumbnail_sources
-from remp.report.page import breakable, percent, render_page, short, visible
+from remp.report.page import breakable, percent, render_page, short
 from remp.system.files import write_atomically
+from remp.untrusted import visible
 from remp.version import __version__
 
 STRIP_LENGTHS = (8, 6, 4, 3, 2, 1, 0)  # eight stand in a line
@@ -150,9 +151,8 @@ def _lead(labelling: Labelling) -> str:
     which = f"({interval}) of the {_counted(labelling, n)} without a label are expected to be of their likeliest class"
     if not labelled.n:
         return f"{which}; none of them got it as its label."
-    return (
-        f"{which}. {labelled.n:,} got it as their label; of these, {percent(labelled.right)} are expected to be right."
-    )
+    right = percent(labelled.right or 0.0)
+    return f"{which}. {labelled.n:,} got it as their label; of these, {right} are expected to be right."
 
 
 def _counts(labelling: Labelling) -> list[tuple[str, int, str]]:

@@ -9,7 +9,8 @@ import numpy as np
 from remp.labelling.embedding import Stage
 from remp.labelling.outcome import FOLDERS, STATUSES, Labelling
 from remp.labelling.quality.estimate import largest_threshold, rejection_table, with_a_label
-from remp.report.page import percent, visible
+from remp.report.page import percent
+from remp.untrusted import visible
 
 _MOST = 10  # findings and names that are shown; the report has all
 _WEAK = 0.5  # rectification that counts for less of its usual weight is told
@@ -67,7 +68,7 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
             f"{'' if is_whole else ', if each had its likeliest class'}, {estimate.level:.0%} interval "
             f"{estimate.low:.1%} to {estimate.high:.1%} ({visible(estimate.basis)})"
         )
-        if labelled.n and not is_whole:
+        if labelled.n and not is_whole and labelled.right is not None:
             yield f"Right among the {labelled.n:,} new labels: {_plain(labelled.right)}, by their probabilities"
     else:
         yield (
@@ -98,7 +99,7 @@ def _rejection(labelling: Labelling) -> Iterator[str]:
         yield f"--reject {labelling.reject:g} leaves no label; the largest threshold that leaves one is {largest}."
     yield "threshold   labelled   right, by estimate"
     for line in rejection_table(labelling):
-        right = _plain(line.right) if line.n else "-"
+        right = _plain(line.right) if line.n and line.right is not None else "-"
         threshold = f"{line.threshold:g}" if line.threshold else "none"
         yield f"{threshold:>9}{line.n:>11,}{right:>11}"
 
@@ -131,7 +132,10 @@ def how_to_label(labelling: Labelling) -> str:
     if "model" in labelling.made_with:
         what = "pictures" if labelling.task.paths else "rows"
         return f"label them among the {what} that the model was made from, and save it again."
-    in_a_file = "write the class of each into the column label of labels.csv, and give that file with --labels"
+    in_a_file = (
+        "write the class of each into the column label of labels.csv, given into its column status, and give that file "
+        "with --labels"
+    )
     if labelling.task.paths and labelling.made_with.get("labels") == FOLDERS:
         return f"move each into the folder of its class and run the same command again; or {in_a_file}."
     return f"{in_a_file}."

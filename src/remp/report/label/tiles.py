@@ -92,7 +92,9 @@ class TileChoice:
             self._strip("Most certain", certain, self._certainty, len(predicted)),
             self._strip("Least certain", doubtful, self._certainty_and_other, len(predicted)),
             self._strip(
-                f"Changed by {'class sizes' if result.rectified == 0 else 'rectification'}", changed, self._change
+                f"Changed by {'class sizes' if result.rectified == 0 else 'rectification'}",
+                changed,
+                lambda item: f"was {self._class(result.before[item])}",
             ),
         )
         return ClassBlock(
@@ -156,9 +158,6 @@ class TileChoice:
 
     def _doubt(self, item: int) -> str:
         return f"{self._class(self.labelling.best[item])} {self._certainty_and_other(item)}"
-
-    def _change(self, item: int) -> str:
-        return f"was {self._class(self.labelling.before[item])}"
 
     def _label_or_guess(self, item: int) -> str:
         label = self.labelling.task.labels[item]
