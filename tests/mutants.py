@@ -37,6 +37,7 @@ MODULES: dict[str, tuple[str, list[str]]] = {
         "rectification/layer.py",
         ["rectification/test_rectify.py", "rectification/test_range.py", "rectification/test_propagate.py"],
     ),
+    "sums": ("rectification/sums.py", ["rectification/test_propagate.py"]),
     "propagation": ("rectification/propagate.py", ["rectification/test_propagate.py"]),
     "statistics": ("evaluation/statistics.py", ["evaluation/test_statistics.py"]),
     "calibration": ("propagation/calibration.py", ["propagation/test_calibration.py"]),
@@ -55,23 +56,25 @@ EQUIVALENT: set[tuple[str, str, str]] = {
         "positions = items.unflatten(-1, (channels, -1)).transpose(-1, -2)  # (…, positions, c)",
         "-2  ->  +2",
     ),
-    ("layer", "return (positions @ matrix.transpose(-1, -2)).transpose(-1, -2).flatten(-2)", "-2  ->  +2"),
+    ("layer", "return (positions @ matrix.T).transpose(-1, -2).flatten(-2)", "-2  ->  +2"),
     # a shape only
     ("shares", "shares = torch.ones_like(likelihoods[..., 0, :])", "0  ->  1"),
     # they have converged
     ("shares", "_EQUAL, _STEPS, _CAUTION = 0.1, 60, 2.0", "60  ->  61"),
     # a shortcut: the formula below gives 1, too
     ("layer", "if share == 0:", "0  ->  1"),
+    # of one episode, as all rows are
+    ("sums", "smallest = weights.amin((-2, -1), keepdim=True)", "True  ->  False"),
     # of two dimensions, the last is number 1
     (
         "propagation",
         "logits = to_dtype_from_best(scores(prototypes, queries, self.settings).transpose(-1, -2), _float_type(rows))",
         "-1  ->  +1",
     ),
-    ("propagation", "distances = torch.linalg.vector_norm(after.prototypes[0] - start, dim=-1)", "-1  ->  +1"),
+    ("propagation", "distances = torch.linalg.vector_norm(after - before, dim=-1)", "-1  ->  +1"),
     (
         "propagation",
-        "return float(distances.max() / torch.linalg.vector_norm(start, dim=-1).mean().clamp(min=1e-12))",
+        "return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))",
         "-1  ->  +1",
     ),
     ("propagation", "masses += weights[0].sum(-1)", "-1  ->  +1"),
@@ -81,9 +84,6 @@ EQUIVALENT: set[tuple[str, str, str]] = {
         "is_large = largest > largest_safe(settings, None, len(rows))",
         "largest > largest_safe(settings, None, len(rows))  ->  largest >= largest_safe(settings, None, len(rows))",
     ),
-    # of the support, a pass over rows needs sums and counts; nobody reads which item is of which class
-    ("propagation", "no_support = torch.empty(1, self.n_classes, 0)", "1  ->  2"),
-    ("propagation", "no_support = torch.empty(1, self.n_classes, 0)", "0  ->  1"),
     # numpy takes any negative number for the length that is left
     ("sampling", "streams[3].reshape(n_episodes * n_way, n_picked), available.reshape(-1)", "1  ->  2"),
     ("sampling", "return values[mask].reshape(n_episodes, -1)", "1  ->  2"),
@@ -314,6 +314,8 @@ def _fill(old: Any, new: Any) -> None:
                 if changed.__module__ == (new.__module__ if isinstance(new, type) else new.__name__):
                     _fill_function(function, changed)
         elif before is not value:
+            if type(value).__module__ == new.__name__:  # of a class that has been filled, as settings by default are
+                object.__setattr__(value, "__class__", type(before))
             setattr(old, name, value)
 
 

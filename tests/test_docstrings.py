@@ -3,14 +3,24 @@
 import doctest
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import remp
 
-NAMES = [name for name in dir(remp) if callable(getattr(remp, name)) and getattr(remp, name).__doc__]
-WITHOUT_EXAMPLE = [name for name in NAMES if name.endswith("Error")] + ["Interrupted"]
+NAMES = [name for name in dir(remp) if callable(getattr(remp, name))]
+# The example of their base is one for them all: they differ in what is wrong, not in how they are used.
+ERRORS = [name for name in NAMES if inspect.isclass(thing := getattr(remp, name)) and issubclass(thing, remp.RempError)]
+WITHOUT_EXAMPLE = [name for name in ERRORS if name != "RempError"]
+REFERENCE = Path(__file__).parent.parent / "docs" / "api" / "index.rst"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+def documented_parameters(text: str) -> set[str]:
+    section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
+    heads = [line.partition(" : ")[0] for line in section.splitlines() if line and not line.startswith(" ")]
+    return {part.strip(" *") for head in heads for part in head.split(",")}
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +44,47 @@ def test_the_example_of_a_public_name_runs(
     assert not report, "".join(report)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_has_a_summary_of_its_own(name: str) -> None:
+    first = (getattr(remp, name).__doc__ or "").strip().partition("\n")[0]
+    assert first
+    assert not first.startswith(f"{name}(")  # the signature, which a dataclass without docstring gets as one
+
+
+def test_the_examples_of_the_reference_run() -> None:
+    result = doctest.testfile(str(REFERENCE), module_relative=False, optionflags=FLAGS, encoding="utf-8")
+    assert result.attempted >= 4
+    assert result.failed == 0
+    page = REFERENCE.read_text(encoding="utf-8")
+    tables = [name for name in dir(remp) if isinstance(getattr(remp, name), dict)]
+    assert [name for name in tables if f">>> remp.{name}" not in page and f"(remp.{name}" not in page] == []
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if not isinstance(getattr(remp, name), type)])
 def test_the_docstring_of_a_function_names_every_parameter(name: str) -> None:
     thing = getattr(remp, name)
-    text = inspect.getdoc(thing) or ""
-    section = text.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
-    heads = [line.partition(" : ")[0] for line in section.splitlines() if line and not line.startswith(" ")]
-    documented = {part.strip(" *") for head in heads for part in head.split(",")}
-    assert set(inspect.signature(thing).parameters) <= documented
+    assert set(inspect.signature(thing).parameters) <= documented_parameters(inspect.getdoc(thing) or "")
+
+
+def public_methods(cls: type) -> dict[str, Any]:
+    """Functions, properties, class methods and static methods that the classes of remp among its bases define."""
+    found: dict[str, Any] = {}
+    for base in cls.__mro__:
+        for key, value in vars(base).items() if base.__module__.startswith("remp") else ():
+            function = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
+            if not key.startswith("_") and inspect.isfunction(function):
+                found.setdefault(key, function)
+    return found
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if isinstance(getattr(remp, name), type)])
 def test_every_method_of_a_public_class_says_what_it_does(name: str) -> None:
-    members = {key: value for key, value in vars(getattr(remp, name)).items() if not key.startswith("_")}
-    functions = {key: getattr(value, "fget", None) or value for key, value in members.items()}
-    silent = [key for key, value in functions.items() if inspect.isfunction(value) and not inspect.getdoc(value)]
-    assert silent == []
+    methods = public_methods(getattr(remp, name))
+    assert [key for key, method in methods.items() if not (inspect.getdoc(method) or "").strip()] == []
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if isinstance(getattr(remp, name), type)])
+def test_a_parameters_section_of_a_method_names_every_parameter(name: str) -> None:
+    for key, method in public_methods(getattr(remp, name)).items():
+        documented = documented_parameters(inspect.getdoc(method) or "")
+        assert not documented or set(inspect.signature(method).parameters) - {"self", "cls"} <= documented, key

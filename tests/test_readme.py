@@ -62,7 +62,7 @@ def test_the_comparison_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -
     random = np.random.default_rng(0)
     X = np.repeat(np.eye(5), 12, axis=0) + random.normal(size=(60, 5))
     run_python("remp.compare", {"X": X, "y": np.repeat(np.arange(5), 12)})
-    assert "5-way 1-shot" in capsys.readouterr().out
+    assert "5-way, 1-shot" in capsys.readouterr().out
 
 
 def test_the_estimator_of_the_readme_labels_the_rest() -> None:

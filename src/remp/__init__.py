@@ -21,6 +21,7 @@ from remp.version import __version__
 
 if TYPE_CHECKING:
     from remp.backbones import BACKBONES as BACKBONES
+    from remp.backbones import Embedder as Embedder
     from remp.datasets import DATASETS as DATASETS
     from remp.datasets import ImageSet as ImageSet
     from remp.datasets import ReadOptions as ReadOptions
@@ -34,17 +35,23 @@ if TYPE_CHECKING:
     from remp.episodes.files import load_episodes as load_episodes
     from remp.episodes.files import save_episodes as save_episodes
     from remp.estimator import ReMPClassifier as ReMPClassifier
+    from remp.evaluation.audit import AuditFinding as AuditFinding
     from remp.evaluation.audit import audit as audit
     from remp.evaluation.compare import Comparison as Comparison
     from remp.evaluation.compare import compare as compare
     from remp.evaluation.evaluate import evaluate as evaluate
     from remp.evaluation.evaluate import score_episodes as score_episodes
     from remp.evaluation.result import Result as Result
+    from remp.evaluation.statistics import Estimate as Estimate
     from remp.evaluation.statistics import mean_interval as mean_interval
     from remp.evaluation.statistics import paired_difference as paired_difference
     from remp.label_files import label as label
+    from remp.labelling.outcome import AccuracyEstimate as AccuracyEstimate
+    from remp.labelling.outcome import Advice as Advice
+    from remp.labelling.outcome import Finding as Finding
     from remp.labelling.outcome import Labelling as Labelling
     from remp.labelling.pipeline import LabelOptions as LabelOptions
+    from remp.labelling.tasks import Items as Items
     from remp.methods import METHODS as METHODS
     from remp.methods import Method as Method
     from remp.models import find_embedder as find_embedder
@@ -52,8 +59,10 @@ if TYPE_CHECKING:
     from remp.models import load_labelling as load_labelling
     from remp.propagation.adaptive import Adaptive as Adaptive
     from remp.rectification import Rectification as Rectification
+    from remp.rectification.propagate import Propagated as Propagated
     from remp.rectification.propagate import Propagation as Propagation
     from remp.rectification.propagate import propagate as propagate
+    from remp.rectification.rectify import Rectified as Rectified
     from remp.rectification.rectify import rectify as rectify
     from remp.rows import ArrayRows as ArrayRows
     from remp.rows import Shard as Shard
@@ -66,29 +75,31 @@ if TYPE_CHECKING:
     from remp.training import train as train
 
 # Where each name lives; it is imported when it is first used, so that `import remp` stays quick. Not by lazy_loader,
-# which would save ten lines here for a dependency and a stub file.
+# which would save ten lines here for a dependency and a stub file. Types that only remp itself makes and takes (the
+# settings of a run, Normalisation, Backbone, Block, Rows) are left out: users read their attributes, no more.
 _NAMES = {
-    "remp.backbones": ["BACKBONES"],
+    "remp.backbones": ["BACKBONES", "Embedder"],
     "remp.datasets": ["DATASETS", "ImageSet", "ReadOptions", "open_data", "prepare"],
     "remp.engine.embed": ["embed"],
     "remp.engine.ray": ["RayEngine"],
     "remp.episodes": ["EpisodeSampler", "Episodes", "Protocol"],
     "remp.episodes.files": ["load_episodes", "save_episodes"],
     "remp.estimator": ["ReMPClassifier"],
-    "remp.evaluation.audit": ["audit"],
+    "remp.evaluation.audit": ["AuditFinding", "audit"],
     "remp.evaluation.compare": ["Comparison", "compare"],
     "remp.evaluation.evaluate": ["evaluate", "score_episodes"],
     "remp.evaluation.result": ["Result"],
-    "remp.evaluation.statistics": ["mean_interval", "paired_difference"],
+    "remp.evaluation.statistics": ["Estimate", "mean_interval", "paired_difference"],
     "remp.label_files": ["label"],
-    "remp.labelling.outcome": ["Labelling"],
+    "remp.labelling.outcome": ["AccuracyEstimate", "Advice", "Finding", "Labelling"],
     "remp.labelling.pipeline": ["LabelOptions"],
+    "remp.labelling.tasks": ["Items"],
     "remp.methods": ["METHODS", "Method"],
     "remp.models": ["find_embedder", "load", "load_labelling"],
     "remp.propagation.adaptive": ["Adaptive"],
     "remp.rectification": ["Rectification"],
-    "remp.rectification.propagate": ["Propagation", "propagate"],
-    "remp.rectification.rectify": ["rectify"],
+    "remp.rectification.propagate": ["Propagated", "Propagation", "propagate"],
+    "remp.rectification.rectify": ["Rectified", "rectify"],
     "remp.rows": ["ArrayRows", "Shard", "current_shard"],
     "remp.rows.dataset": ["parquet_dataset"],
     "remp.rows.parquet": ["ParquetRows"],

@@ -31,48 +31,61 @@ class RunConfig(BaseModel):
     data: str = Field(description="name of a prepared data set")
     method: str = Field("remp", description="name of a method")
     backbone: str = Field("conv4", description="name of a backbone")
-    n_way: int = Field(15, ge=2, description="classes of a training episode")
-    n_shot: int = Field(1, ge=1, description="labelled images of a class in a training episode")
-    n_query: int = Field(8, ge=1, description="queries of a class in a training episode")
-    episodes: int = Field(75_000, ge=1, description="training episodes in all")
+    n_way: int = Field(15, ge=2, description="classes in a training episode")
+    n_shot: int = Field(1, ge=1, description="labelled images per class in a training episode")
+    n_query: int = Field(8, ge=1, description="queries per class in a training episode")
+    episodes: int = Field(75_000, ge=1, description="number of training episodes")
     episodes_per_step: int | None = Field(
-        None, ge=1, description="episodes averaged in a step; default: one per process"
+        None, ge=1, description="episodes per step, whose gradients are averaged; default: one per process"
     )
-    first_share: float = Field(0.0, ge=0, le=1, description="share of the training spent on episodes of another shape")
-    first_way: int | None = Field(None, ge=2, description="classes of these first episodes; default n_way")
-    first_shot: int | None = Field(None, ge=1, description="their labelled images of a class; default n_shot")
-    first_query: int | None = Field(None, ge=1, description="their queries of a class; default n_query")
-    first_side: int | None = Field(None, ge=8, description="side of their images in pixels; default the whole images")
+    first_share: float = Field(
+        0.0, ge=0, le=1, description="share of the training that uses episodes of another shape first"
+    )
+    first_way: int | None = Field(None, ge=2, description="classes in these first episodes; default n_way")
+    first_shot: int | None = Field(None, ge=1, description="labelled images per class in these; default n_shot")
+    first_query: int | None = Field(None, ge=1, description="queries per class in these; default n_query")
+    first_side: int | None = Field(None, ge=8, description="side of the images in these, in pixels; default: full size")
     optimiser: Literal["sgd", "adam", "adamw"] = Field(
-        "sgd", description="adamw decays weights apart from the gradient"
+        "sgd", description="adamw decays the weights separately from the gradient"
     )
-    learning_rate: float = Field(0.1, gt=0, description="the full rate, before it falls")
-    warmup: int = Field(0, ge=0, description="episodes in which the rate rises from near 0 to its full size")
+    learning_rate: float = Field(0.1, gt=0, description="learning rate before it falls")
+    warmup: int = Field(
+        0, ge=0, description="episodes over which the learning rate rises from near 0 to its full value"
+    )
     schedule_of_rate: Literal["milestones", "cosine"] = Field("milestones", description="how the learning rate falls")
-    milestones: tuple[int, ...] = Field((25_000, 50_000), description="episodes after which the rate falls")
-    milestone_factors: tuple[float, ...] | None = Field(None, description="what it falls by at each; default 0.1 each")
-    momentum: float = Field(0.9, ge=0, lt=1, description="of sgd; with adam, the decay of the mean gradient")
-    nesterov: bool = Field(False, description="with sgd: Nesterov's momentum")
+    milestones: tuple[int, ...] = Field((25_000, 50_000), description="episodes after which the learning rate falls")
+    milestone_factors: tuple[float, ...] | None = Field(
+        None, description="what the rate is multiplied by at each milestone; default 0.1"
+    )
+    momentum: float = Field(
+        0.9,
+        ge=0,
+        lt=1,
+        description="momentum of sgd; for adam and adamw, how slowly the mean gradient changes (beta 1)",
+    )
+    nesterov: bool = Field(False, description="use Nesterov's momentum (sgd only)")
     weight_decay: float = Field(5e-4, ge=0, description="penalty on the squares of the weights")
-    clip: float | None = Field(None, gt=0, description="largest norm of the gradient of a step; default no limit")
+    clip: float | None = Field(None, gt=0, description="largest norm of the gradient in a step; default: no limit")
     crop_area: tuple[float, float] = Field((0.5, 1.0), description="share of the image a random crop keeps")
     flip: bool = Field(True, description="mirror half of the training images")
     average: float = Field(0.0, ge=0, lt=1, description="decay of the moving average of the weights; 0 is off")
     validate_every: int = Field(1000, ge=1, description="episodes between validations")
-    validation_episodes: int = Field(2000, ge=2, description="episodes of a validation; 500 give ± 0.7 points")
-    validation_way: int = Field(5, ge=2, description="classes of a validation episode")
-    validation_shot: int | None = Field(None, ge=1, description="its labelled images of a class; default n_shot")
-    validation_query: int = Field(15, ge=1, description="its queries of a class")
+    validation_episodes: int = Field(2000, ge=2, description="episodes in a validation; 500 give ± 0.7 points")
+    validation_way: int = Field(5, ge=2, description="classes in a validation episode")
+    validation_shot: int | None = Field(
+        None, ge=1, description="labelled images per class in a validation episode; default n_shot"
+    )
+    validation_query: int = Field(15, ge=1, description="queries per class in a validation episode")
     keep: Literal["best", "last"] = Field(
-        "best", description="weights to keep: best on validation classes, or the last"
+        "best", description="which weights to keep: the best on validation classes, or the last"
     )
     checkpoint_every: int = Field(500, ge=1, description="episodes between checkpoints to resume from")
-    transform: str = Field("none", description="feature transform of evaluation: parts of mirror+zoom+power+l2+centre")
+    transform: str = Field("none", description="feature transform in evaluation: parts of mirror+zoom+power+l2+centre")
     precision: Literal["32-true", "16-mixed", "bf16-mixed"] = Field(
-        "32-true", description="bf16-mixed: convolutions in bfloat16, where the processor can"
+        "32-true", description="bf16-mixed: convolutions in bfloat16, if the processor supports it"
     )
     start_from: str | None = Field(None, description="checkpoint whose weights the training starts from")
-    seed: int = Field(0, ge=0, lt=2**63, description="of the weights, the episodes and the crops")
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of the weights, the episodes and the crops")
     backbone_settings: dict[str, Any] = Field(default_factory=dict)
     method_settings: dict[str, Any] = Field(default_factory=dict)
 
@@ -99,6 +112,14 @@ class RunConfig(BaseModel):
     def first_protocol(self) -> Protocol:
         """Shape of the episodes in the first `first_share` of the training."""
         return Protocol(self.first_way or self.n_way, self.first_shot or self.n_shot, self.first_query or self.n_query)
+
+    def images_of(self, episodes: int) -> int:
+        """Images in that many episodes from the beginning of the training."""
+        first = min(episodes, round(self.first_share * self.episodes))
+        of_first = (self.first_way or self.n_way) * (
+            (self.first_shot or self.n_shot) + (self.first_query or self.n_query)
+        )
+        return first * of_first + (episodes - first) * self.n_way * (self.n_shot + self.n_query)
 
     @property
     def validation_protocol(self) -> Protocol:

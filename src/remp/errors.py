@@ -2,7 +2,17 @@
 
 
 class RempError(Exception):
-    """Base of all errors below; the command line prints its message without a traceback."""
+    """Base of all errors that remp raises on purpose; the command line prints its message without a traceback.
+
+    Examples
+    --------
+    >>> import remp
+    >>> try:
+    ...     remp.load("no-such-model")
+    ... except remp.RempError as error:
+    ...     print(type(error).__name__)
+    CheckpointError
+    """
 
 
 class DataError(RempError):

@@ -51,7 +51,7 @@ def label(
     out : str or Path, optional
         The folder for the results. Default: SOURCE-labelled beside the source, with a number if that is taken.
     overwrite : bool
-        Replace a result that is there.
+        Replace a result that exists.
     save : str or Path, optional
         A folder for the model, to label other pictures with: `remp label new/ --model FOLDER`, `load_labelling`.
     engine : Engine, optional
@@ -91,7 +91,7 @@ def label(
             model_place.check()
     given = None if labels is None else Path(labels)
     found = read_source(source, options, labels=given, engine=engine, shard=shard)
-    labelling = _labelled(found, options, propagation=options.propagation, shard=shard)
+    labelling = label_rows(found.task, found.rows, options, **found.hashes, shard=shard)
     if labelling is None:
         return None
     said = str(given) if given else FOLDERS if found.task.paths else "a column"
@@ -100,7 +100,7 @@ def label(
     labelling = _written(labelling, place, found, options, name, {"labels": said}, settings)
     if model_place:
         model_place.write(lambda folder: save_labelling(folder / FILE, _learned(labelling, found)))
-    return replace(labelling, stages=found.stages)
+    return labelling
 
 
 def label_new(
@@ -132,17 +132,11 @@ def label_new(
     started = time.perf_counter()
     learned = learned.with_rows(found.rows, shard) if together else learned
     learning = {"learn": time.perf_counter() - started} if together else {}
-    labelling = _labelled(found, options, model=learned, shard=shard)
+    labelling = label_rows(found.task, found.rows, options, **found.hashes, shard=shard, model=learned)
     if labelling is None:
         return None
     labelling = replace(labelling, seconds={**learning, **labelling.seconds})
-    labelling = _written(labelling, place, found, options, name, {"model": str(model), "together": together})
-    return replace(labelling, stages=found.stages)
-
-
-def _labelled(found: Found, options: LabelOptions, **learning: Any) -> Labelling | None:
-    asked: dict[str, Any] = {"reject": options.reject, "unknown": options.unknown, "n_next": options.n_next}
-    return label_rows(found.task, found.rows, **asked, **found.hashes, **learning)
+    return _written(labelling, place, found, options, name, {"model": str(model), "together": together})
 
 
 def _written(
@@ -169,12 +163,12 @@ def _written(
     started = time.perf_counter()
     folder = place.write(fill)
     seconds = {**labelling.seconds, "write": time.perf_counter() - started}
-    return replace(labelling, seconds=seconds, folder=folder)
+    return replace(labelling, seconds=seconds, folder=folder, stages=found.stages)
 
 
 def _learned(labelling: Labelling, found: Found) -> Learned:
     """The labelling as a model."""
-    assert labelling.fitted is not None
+    assert labelling.fitted is not None  # for mypy: only what a saved model labelled has none, and is not saved
     learned = Learned.of(labelling.fitted, found.rows, labelling.task.labels, labelling.task.class_names)
     return learned.made_by(**found.made_by) if found.made_by else learned
 

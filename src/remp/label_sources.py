@@ -69,7 +69,10 @@ class SavedModel:
         """Raise a ConfigError if the rows are of another length than those that the model was learned from."""
         if rows.dim != self.learned.examples.shape[1]:
             needed = self.learned.examples.shape[1]
-            raise ConfigError(f"{source} has {rows.dim} numbers in a row, {self.path} was learned from {needed}")
+            raise ConfigError(
+                f"{source} has {rows.dim} numbers in a row, {self.path} was learned from rows of {needed}: give "
+                "features made the same way, or another model"
+            )
 
 
 def read_source(

@@ -167,7 +167,10 @@ def vector_method(trained: Trained) -> Method:
 def _embedder_of(trained: Trained, name: str, side: int | None) -> Embedder:
     height, width, channels = trained.image_size
     if height != width or side not in (None, height):
-        raise ConfigError(f"{name} was trained on images of {height} x {width} pixels and takes no others")
+        raise ConfigError(
+            f"{name} was trained on images of {height} x {width} pixels and takes no others: "
+            + ("leave the side out" if height == width else "use a backbone that was trained on square images")
+        )
     method = vector_method(trained).eval()
     with torch.inference_mode():
         dim = method.embed(torch.zeros(1, channels, height, width)).shape[1]

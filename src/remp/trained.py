@@ -55,7 +55,7 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True)
 class Trained:
-    """A method with its weights and settings, and what is done to images first. `load` returns it.
+    """A trained method: its weights, its settings, and how images are normalised for it. `load` returns it.
 
     Parameters
     ----------
@@ -73,6 +73,13 @@ class Trained:
         The header of the checkpoint.
     hash : str
         SHA-256 of the file.
+
+    Examples
+    --------
+    >>> import remp
+    >>> model = remp.load("cifar-fs-convnet64-1shot")
+    >>> model.image_size, model.config.method, model.config.data
+    ((32, 32, 3), 'remp', 'cifar-fs')
     """
 
     name: str
@@ -117,7 +124,9 @@ class Trained:
         method = self.method
         labelled, asked = as_images(support, self.image_size), as_images(query, self.image_size)
         if any(label is None for label in support_labels):
-            raise EpisodeError("a label is None; needed a name or a number for each labelled picture")
+            raise EpisodeError(
+                "a label is None; needed a name or a number for each labelled picture: leave that one out"
+            )
         if len({isinstance(label, str) for label in support_labels}) > 1:
             raise EpisodeError("some labels are names and some are numbers; needed one kind for all pictures")
         classes, codes = np.unique(np.asarray(support_labels), return_inverse=True)

@@ -1,12 +1,17 @@
-"""The border to readers that others wrote: what they throw at a file becomes an error of remp."""
+"""What strangers wrote: what readers throw at it becomes an error of remp, and names are made fit to print."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unicodedata import category
 
 from remp.errors import DataError, RempError
 
 # Raised in a line of our own, these are a mistake in that line; no reader raises them there about a file.
 _MISTAKES = (NameError, AttributeError, AssertionError, ImportError, NotImplementedError)
+_UNSEEN = {"Cc", "Cs", "Zl", "Zp"}  # control characters, broken UTF-8, line and paragraph separators
+_TURNING = frozenset(
+    "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+)  # change the reading direction
 
 
 @contextmanager
@@ -43,6 +48,14 @@ def reason(error: BaseException) -> str:
         return str(error.strerror)
     text = shortened(" ".join(str(error).split()))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def visible(text: str) -> str:
+    """The text with characters that cannot be seen, or that turn the text around, as escapes such as \\n."""
+    return "".join(
+        letter.encode("unicode_escape").decode("ascii") if letter in _TURNING or category(letter) in _UNSEEN else letter
+        for letter in text
+    )
 
 
 def shortened(text: str, most: int = 200) -> str:

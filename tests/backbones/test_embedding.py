@@ -12,7 +12,8 @@ from PIL import Image
 from torch import nn
 
 from remp.backbones.efficientnet_lite import PACKAGE, BuiltWhenUsed
-from remp.errors import CheckpointError, ConfigError
+from remp.backbones.embedding import embed_images
+from remp.errors import CheckpointError, ConfigError, DataError
 from remp.evaluation.evaluate import embed
 from remp.models import find_embedder, load
 
@@ -149,7 +150,7 @@ def test_other_weights_of_the_same_model_have_another_hash(timm):
 
 def test_a_model_of_timm_takes_another_side_unless_it_is_fixed(timm):
     assert find_embedder("timm:colours", side=64).side == 64
-    with pytest.raises(ConfigError, match="images of 40 pixels only, got 64"):
+    with pytest.raises(ConfigError, match="images of 40 pixels only, got 64: leave the side out"):
         find_embedder("timm:fixed", side=64)
 
 
@@ -189,3 +190,8 @@ def test_threads_that_come_at_once_build_one_network():
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(lambda _: bool(network(images)), range(8)))
     assert built == [1]
+
+
+def test_no_images_to_embed_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(DataError, match="no images to embed: give at least one"):
+        embed_images(nn.Identity(), torch.from_numpy, np.empty((0, 8, 8, 3), np.uint8), batch=4)

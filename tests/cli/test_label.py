@@ -219,7 +219,7 @@ def test_an_interrupted_run_goes_on_where_it_was(photos, mean_colours, monkeypat
         with pytest.raises(SystemExit) as stopped:
             cli.main()
     assert stopped.value.code == 130
-    assert "The same command goes on where this one was" in capsys.readouterr().err
+    assert "Run the same command again to continue" in capsys.readouterr().err
     assert not list(Path().glob("*labelled*")) + list(Path().glob(".remp*"))
     call("photos")
     assert [embedder.network.count for embedder in mean_colours] == [27, 0]

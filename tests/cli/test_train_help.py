@@ -19,7 +19,7 @@ def help_of(*arguments):
 
 def test_help_lists_the_settings_of_the_run_with_default_and_meaning():
     listed = help_of()
-    assert listed["--learning-rate"].split(maxsplit=2)[1:] == ["0.1", "the full rate, before it falls"]
+    assert listed["--learning-rate"].split(maxsplit=2)[1:] == ["0.1", "learning rate before it falls"]
     assert listed["--milestones"].split(maxsplit=3)[1:3] == ["[25000,", "50000]"]
     assert listed["--schedule-of-rate"].endswith("how the learning rate falls (milestones, cosine)")
 

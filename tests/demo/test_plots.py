@@ -17,7 +17,7 @@ from remp.demo.page import Figure, Section, episode_tiles, write_report
 from remp.demo.showcase import find_showcase
 from remp.episodes import Protocol
 from remp.report.drawing import main_plane
-from remp.report.page import visible
+from remp.untrusted import visible
 from stand_ins import made_up_result, untrained
 
 HISTORY = [

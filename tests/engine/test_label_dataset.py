@@ -208,7 +208,7 @@ def test_a_model_of_another_backbone_or_width_is_refused(tmp_path, own_home):
     label(tmp_path / "data", out=tmp_path / "first", save=tmp_path / "model")
     with pytest.raises(CheckpointError, match=r"was not made with the other at 128 pixels of .*other"):
         label_new(tmp_path / "other", tmp_path / "model", out=tmp_path / "a")
-    with pytest.raises(ConfigError, match=r"has 8 numbers in a row, .* was learned from 3"):
+    with pytest.raises(ConfigError, match=r"has 8 numbers in a row, .* was learned from rows of 3: give"):
         label_new(write(tmp_path / "many"), tmp_path / "model", out=tmp_path / "a")
     with pytest.raises(ConfigError, match="write it as a Parquet dataset"):
         label_new(tmp_path / "many" / "0.parquet", tmp_path / "model", out=tmp_path / "a", engine=Threads())

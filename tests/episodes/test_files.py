@@ -116,7 +116,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(path, episodes, ima
 
 
 def test_episodes_of_another_protocol_are_not_saved(tmp_path, episodes, images):
-    with pytest.raises(EpisodeError, match=r"support has shape \(5, 6\), the protocol needs \(5, 3\)"):
+    with pytest.raises(EpisodeError, match=r"support has shape \(5, 6\); needed \(5, 3\): give the protocol"):
         save_episodes(tmp_path / "x", episodes, replace(PROTOCOL, n_shot=1), images)
 
 
@@ -192,7 +192,7 @@ def set_in(target, key, value):
         (set_in("arrays", "query", np.zeros((5, 12), np.float32)), "not int64"),
         (set_in("arrays", "query", np.zeros(60, np.int64)), "not int64"),
         (set_in("arrays", "query", np.zeros((5, 12), np.int64)), "comes twice"),
-        (set_in("arrays", "query_labels", np.full((5, 12), 3)), "labels run from 0 to 3, needed 0 to 2"),
+        (set_in("arrays", "query_labels", np.full((5, 12), 3)), "labels run from 0 to 3; needed 0 to 2"),
         (set_in("arrays", "class_ids", np.zeros((5, 3), np.int64)), "do not have the hash"),
     ],
 )
@@ -257,5 +257,5 @@ def test_a_file_without_episodes_is_not_written(tmp_path, episodes, images):
 def test_a_class_with_other_shots_than_the_protocol_says_is_noticed(tmp_path, episodes, images):
     labels = episodes.support_labels.clone()
     labels[2, :] = torch.tensor([0, 0, 0, 1, 1, 1])  # and none of class 2
-    with pytest.raises(EpisodeError, match="not as many as the protocol says, 2"):
+    with pytest.raises(EpisodeError, match="not have as many labelled images as the protocol says, 2"):
         save_episodes(tmp_path / "few", replace(episodes, support_labels=labels), PROTOCOL, images)

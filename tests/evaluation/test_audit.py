@@ -14,7 +14,7 @@ from remp.cli import app
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.evaluation.audit import PROPERTIES, audit
-from remp.evaluation.audit.subject import Finding, Subject, method_from_file, tiny_method
+from remp.evaluation.audit.subject import AuditFinding, Subject, method_from_file, tiny_method
 from remp.methods import METHODS, Method, ProtoNet
 
 LEAKY_FILE = Path(__file__).parents[1] / "leaky_methods.py"
@@ -54,7 +54,7 @@ def failed(method: Method, **options: Any) -> set[str]:
     return {finding.name for finding in audit(method, **options) if not finding.passed}
 
 
-def finding(method: Method, name: str) -> Finding:
+def finding(method: Method, name: str) -> AuditFinding:
     return next(found for found in audit(method) if found.name == name)
 
 

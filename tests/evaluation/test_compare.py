@@ -23,7 +23,7 @@ from remp.evaluation.compare import Comparison, chosen_methods, compare, compare
 from remp.evaluation.evaluate import embed, evaluate
 from remp.evaluation.frozen_features import FrozenFeatures, frozen_features
 from remp.methods import METHODS
-from remp.report.comparison import NAMES, comparison_csv, comparison_json, comparison_text, write_comparison
+from remp.report.comparison import NAMES, comparison_csv, comparison_json, write_comparison
 from stand_ins import untrained
 
 PROTOCOLS = [Protocol(3, shots, 4) for shots in (1, 2)]
@@ -125,7 +125,7 @@ def test_a_method_that_is_unknown_or_needs_training_is_refused_with_the_nearest(
 
 
 def test_the_text_has_a_line_a_method_with_its_numbers_and_assumptions(comparison):
-    text = comparison_text(comparison)
+    text = str(comparison)
     lines = [line for line in text.splitlines() if line.startswith("remp ")]
     assert len(lines) == 2
     row = entry(comparison, "remp")
@@ -200,7 +200,7 @@ def test_embeddings_of_ones_own_are_compared_on_episodes_of_their_classes():
         assert result.accuracies[e] == pytest.approx((nearest == episodes.query_labels[e].numpy()).mean())
     table = found.to_pandas()
     assert list(table.method) == [entry.name for part in found.tables for entry in part.entries]
-    assert "4-way 1-shot" in str(found)
+    assert "4-way, 1-shot" in str(found)
     with pytest.raises(KeyError, match="there are"):
         found["remp", 3]
 
@@ -260,7 +260,7 @@ def test_hostile_names_in_a_comparison_are_text_and_nothing_else(comparison, tmp
     assert len(list(csv.reader(StringIO(table.decode("utf-8"))))) == 1 + sum(len(t.entries) for t in hostile.tables)
     assert json.loads(whole)["tables"][0]["rows"][0]["checkpoint"] == name
     assert Image.open(BytesIO(picture)).format == "PNG"
-    shown = comparison_text(hostile)
+    shown = str(hostile)
     assert not [letter for letter in shown if letter != "\n" and unicodedata.category(letter) in ("Cc", "Cs")]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import remp
 from remp.evaluation.side_by_side import WithoutLayers
-from remp.report.comparison import comparison_json, comparison_markdown, comparison_text
+from remp.report.comparison import comparison_json, comparison_markdown
 
 SCORES = np.array([0.2, 0.4, 0.6, 0.8])
 
@@ -39,9 +39,7 @@ def test_a_comparison_scores_methods_that_rectify_without_it_too():
     assert list(table.without_layers) == ["remp"]
     assert plain.with_layers == pytest.approx(found["remp", 1].accuracies.mean())
     assert plain.difference.mean == pytest.approx(plain.with_layers - plain.without)
-    note = table.notes[0]
-    assert note in comparison_text(found)
-    assert note in str(found)
+    assert f"remp: {plain.sentence('')[:40]}" in str(found)
     assert "with it" in comparison_markdown(found)
     assert json.loads(comparison_json(found))["tables"][0]["without_layers"]["remp"] == plain.as_dict()
 

@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from remp.system.files import write_atomically
+from remp.errors import ConfigError
+from remp.system.files import Place, write_atomically
 
 
 def test_two_that_write_the_same_file_at_once_leave_the_whole_content_of_one(tmp_path):
@@ -29,3 +30,8 @@ def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path):
         write_atomically(path, pieces())
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["labels.csv"]
+
+
+def test_the_path_of_a_place_elsewhere_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match="s3://bucket/photos is not on this machine; needed a path: copy it here"):
+        _ = Place("s3://bucket/photos").path

@@ -10,6 +10,7 @@ from remp.backbones.embedding import Embedder
 from remp.backbones.resnet12 import ResNet12
 from remp.backbones.timm_models import load_timm
 
+# By the names that `backbone` takes in the settings of a run.
 BACKBONES: dict[str, type[Backbone]] = {
     "conv4": Conv4,
     "resnet12": ResNet12,

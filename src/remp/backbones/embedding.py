@@ -1,7 +1,7 @@
 """The one place where images become vectors: scaled, normalised and fed to a network in batches."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from remp.datasets.decode import scale
+from remp.errors import DataError
 from remp.rectification.transform import ZOOM, FeatureTransform
 
 BATCH_PIXELS = 200_000  # so many pixels at once: the maps of more do not fit in a processor's cache
@@ -51,20 +52,38 @@ def embed_images(
     prepare: uint8 images -> what the network takes. transform: its parts that look at one image; `mirror` and
     `zoom` show the network each image twice, both together four times. advance: told how many more are done.
     """
-    features: Tensor | None = None
+    return embed_by_each(network, prepare, images, [transform], batch=batch, advance=advance)[0]
+
+
+def embed_by_each(
+    network: Callable[[Tensor], Tensor],
+    prepare: Callable[[np.ndarray], Tensor],
+    images: np.ndarray,
+    transforms: Sequence[FeatureTransform],
+    *,
+    batch: int,
+    advance: Callable[[int], None] | None = None,
+) -> list[Tensor]:
+    """The same by several transforms; the network sees each view of an image once."""
+    views = list(dict.fromkeys(view for transform in transforms for view in transform.views))
+    features: list[Tensor] = []
     with torch.inference_mode():
         for start in range(0, len(images), batch):
             part = images[start : start + batch]
-            views = [prepare(view) for view in ([part, part[:, :, ::-1]] if transform.mirror else [part])]
-            if transform.zoom:
-                views += [enlarged_middle(view) for view in views]
-            made = transform.features(*(network(view) for view in views))
-            if features is None:
-                features = made.new_empty(len(images), *made.shape[1:])
-            features[start : start + len(part)] = made
+            seen = {}
+            for is_mirrored in {is_mirrored for is_mirrored, _ in views}:
+                shown = prepare(part[:, :, ::-1] if is_mirrored else part)
+                for is_enlarged in {is_enlarged for mirrored, is_enlarged in views if mirrored == is_mirrored}:
+                    seen[is_mirrored, is_enlarged] = network(enlarged_middle(shown) if is_enlarged else shown)
+            made = [transform.features(*(seen[view] for view in transform.views)) for transform in transforms]
+            if not features:
+                features = [one.new_empty(len(images), *one.shape[1:]) for one in made]
+            for whole, one in zip(features, made, strict=True):
+                whole[start : start + len(part)] = one
             if advance:
                 advance(len(part))
-    assert features is not None, "no images to embed"
+    if not features:
+        raise DataError("there are no images to embed: give at least one")
     return features
 
 
@@ -79,9 +98,35 @@ def enlarged_middle(images: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Embedder:
-    """name: as given. hash: of everything the numbers depend on: equal hashes, equal embeddings. dim: numbers of an
-    embedding. side: of the square images it is fed, in pixels. trained_on: the data whose classes the backbone has
-    seen. network: (n, channels, side, side) -> (n, dim)."""
+    """A network that turns images into vectors, with everything that is done to the images first.
+
+    `find_embedder` returns it; `LabelOptions.backbone` and `embed` take it in place of a name.
+
+    Parameters
+    ----------
+    name : str
+        The name it was found by.
+    hash : str
+        Of everything that the numbers depend on: equal hashes mean equal embeddings.
+    dim : int
+        Numbers in an embedding.
+    side : int
+        Side of the square images that the network takes, in pixels.
+    trained_on : str
+        The data whose classes the network has seen.
+    network : callable
+        (n, channels, side, side) -> (n, dim)
+    normalisation : Normalisation
+        Mean and standard deviation of the channels, with `mean` and `std`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from remp import find_embedder
+    >>> embedder = find_embedder("cifar-fs-convnet64-1shot")
+    >>> embedder.side, embedder.embed(np.zeros((2, 50, 40, 3), dtype=np.uint8)).shape == (2, embedder.dim)
+    (32, True)
+    """
 
     name: str
     hash: str
@@ -93,11 +138,24 @@ class Embedder:
 
     @property
     def batch(self) -> int:
-        """How many images to embed at once."""
+        """How many images go through the network at once."""
         return max(1, BATCH_PIXELS // self.side**2)
 
     def embed(self, images: np.ndarray, transform: FeatureTransform = NO_TRANSFORM) -> np.ndarray:
-        """uint8 (n, height, width, 3 or 1) -> float32 (n, dim). Of images of another size, the centre is scaled."""
+        """Embed images.
+
+        Parameters
+        ----------
+        images : ndarray
+            uint8 (n, height, width, 3 or 1). The centre square of images of another size is scaled.
+        transform : FeatureTransform
+            By default nothing is done to the features.
+
+        Returns
+        -------
+        ndarray
+            float32 (n, dim)
+        """
         if not len(images):
             return np.empty((0, self.dim), np.float32)
         made = embed_images(self.network, self._prepared, images, batch=self.batch, transform=transform)

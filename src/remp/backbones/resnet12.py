@@ -163,13 +163,10 @@ class DropBlock(nn.Module):
     def _kept(self, maps: Tensor) -> Tensor:
         """A random mask of the shape of the maps: 0 in the dropped squares, 1 elsewhere."""
         n, channels, height, width = maps.shape
-        size = self._size(min(height, width))
+        side = min(height, width)
+        size = min(self.size or (5 if side >= 5 else 2), side)
         rows, columns = height - size + 1, width - size + 1  # where the corner of a square may lie
         share = self.current_rate() / size**2 * (height * width) / (rows * columns)
         corners = torch.rand(n, channels, rows, columns, device=maps.device) < share
         padded = F.pad(corners.to(maps.dtype), [size - 1] * 4)
         return 1 - F.max_pool2d(padded, size, stride=1)
-
-    def _size(self, side: int) -> int:
-        wanted = self.size or (5 if side >= 5 else 2)
-        return min(wanted, side)

@@ -30,11 +30,13 @@ def prepare_set(
     name: Annotated[str, typer.Argument(help="a name from `remp data list`")],
     source: Annotated[Path | None, typer.Option("--from", help="the raw archive or folder")] = None,
     download: Annotated[bool, typer.Option("--download", help="fetch it from its official address")] = False,
-    size: Annotated[int | None, typer.Option(help="pixels per side; the data set's own by default")] = None,
-    rotations: Annotated[bool, typer.Option("--rotations", help="omniglot: add turned characters as classes")] = False,
+    size: Annotated[int | None, typer.Option(help="pixels per side; default: that of the data set")] = None,
+    rotations: Annotated[
+        bool, typer.Option("--rotations", help="omniglot: add rotated characters as further classes")
+    ] = False,
     save_as: Annotated[str | None, typer.Option("--name", help="prepare it under this name")] = None,
-    seed: Annotated[int, typer.Option(help="folder: seed of the split of the classes")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="prepare again what is prepared already")] = False,
+    seed: Annotated[int, typer.Option(help="folder: seed for splitting the classes")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="prepare it again even if it is prepared already")] = False,
 ) -> None:
     """Turn raw data into a prepared set."""
     options = ReadOptions(size=size, rotations=rotations, seed=seed)
@@ -45,7 +47,7 @@ def prepare_set(
 @app.command("info", cls=Command)
 def show_info(
     name: Annotated[str, typer.Argument(help="a prepared set")],
-    sheet: Annotated[Path | None, typer.Option(help="where to write examples as PNG")] = None,
+    sheet: Annotated[Path | None, typer.Option(help="PNG file to write examples to")] = None,
 ) -> None:
     """Classes, images, split and fingerprint of a prepared set, with a sheet of examples."""
     make_ready(name)

@@ -23,7 +23,7 @@ _WITH_PARTS = {"ray": "'ray[data]'"}
 
 
 def doctor() -> None:
-    """Say which packages are installed, with versions, and how to install what is not."""
+    """Show which packages are installed, with versions, and how to install those that are missing."""
     from remp.datasets.base import list_prepared
     from remp.models import shipped_models
     from remp.system.files import home

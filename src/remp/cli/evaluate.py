@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def evaluate(
     context: typer.Context,
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint, the folder of a run, or a shipped model.")],
-    data: Annotated[str | None, typer.Option(help="A prepared data set; default: the one trained on.")] = None,
+    data: Annotated[str | None, typer.Option(help="A prepared data set; default: the one it was trained on.")] = None,
     split: Annotated[str, typer.Option(help="Which classes: train, val or test.")] = "test",
     n_way: Ways = 5,
     n_shot: SeveralShots = ["1"],
@@ -39,7 +39,9 @@ def evaluate(
     transform: Annotated[
         str | None, typer.Option(help="Parts of mirror+zoom+power+l2+centre, all, or none; default: the model's.")
     ] = None,
-    episodes: Annotated[Path | None, typer.Option(help="Score the episodes of this file; draw none.")] = None,
+    episodes: Annotated[
+        Path | None, typer.Option(help="Score the episodes of this file instead of drawing some.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to save the result; default: runs/evaluations/.")] = None,
 ) -> None:
     """Score a trained method on episodes. Settings of the method can be changed: --layers 0 …"""
@@ -86,7 +88,7 @@ def episodes(
     seed: Seed = 0,
     distribution: Distribution = "balanced",
 ) -> None:
-    """Draw episodes and write them to a file, so that others can score the very same ones."""
+    """Draw episodes and write them to a file, so that others can score exactly the same ones."""
     from remp.datasets import open_data
     from remp.episodes.files import save_episodes
     from remp.evaluation.evaluate import draw_episodes
@@ -103,7 +105,7 @@ def compare(
     features: Annotated[
         str, typer.Option(help="A checkpoint, the folder of a run, a shipped model, efficientnet-lite0 or timm:NAME.")
     ],
-    data: Annotated[str | None, typer.Option(help="A prepared data set; default: the one trained on.")] = None,
+    data: Annotated[str | None, typer.Option(help="A prepared data set; default: the one it was trained on.")] = None,
     split: Annotated[str, typer.Option(help="Which classes: train, val or test.")] = "test",
     methods: Annotated[
         list[str], typer.Option(help="Names, joined by commas or each with --methods; or all for frozen features.")
@@ -125,7 +127,7 @@ def compare(
     """Score classifiers on the same features and episodes; write a table, the numbers and a figure."""
     from remp.datasets import open_data, read_index
     from remp.evaluation.compare import chosen_methods, compare_features
-    from remp.report.comparison import check_free, comparison_text, write_comparison
+    from remp.report.comparison import check_free, write_comparison
 
     protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (*n_shot, *context.args)]
     names = chosen_methods(",".join(methods), reference)
@@ -138,7 +140,7 @@ def compare(
     made = embed(images, training_images=training_images, transform=transform)
     comparison = compare_features(made, protocols, methods=names, reference=reference, n_episodes=n_episodes, seed=seed)
     paths = write_comparison(comparison, folder, overwrite=overwrite)
-    print(f"{comparison_text(comparison)}\n\n{folder}: {', '.join(path.name for path in paths)}")
+    print(f"{comparison}\n\n{folder}: {', '.join(path.name for path in paths)}")
 
 
 def _source(features: str, data: str | None, side: int | None) -> "tuple[str, str, Callable[..., FrozenFeatures]]":
@@ -161,7 +163,7 @@ def _source(features: str, data: str | None, side: int | None) -> "tuple[str, st
 def audit(
     method: Annotated[str, typer.Argument(help="A name from the table, a checkpoint, or a name in the --module file.")],
     module: Annotated[
-        Path | None, typer.Option(help="A Python file of your own that defines the method. It is run.")
+        Path | None, typer.Option(help="A Python file of your own that defines the method. The file is executed.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the made-up episodes.")] = 0,
 ) -> None:

@@ -21,7 +21,7 @@ def label(
     folder: Annotated[
         str | None,
         typer.Argument(
-            help="Pictures: sub-folders are classes, loose ones and unlabelled/ get labels. Or a dataset of remp embed."
+            help="Pictures: sub-folders are classes, all others and unlabelled/ get labels. Or a dataset of remp embed."
         ),
     ] = None,
     labels: Annotated[
@@ -37,20 +37,21 @@ def label(
         Path | None, typer.Option(help="What --save or remp studio wrote: labels new pictures without any example.")
     ] = None,
     together: Annotated[
-        bool, typer.Option("--together", help="With --model: learn from all the new pictures together, too.")
+        bool, typer.Option("--together", help="With --model: also learn from all the new pictures together.")
     ] = False,
     save: Annotated[
-        Path | None, typer.Option(help="Folder for the labelling as a model, to label new pictures with --model.")
+        Path | None,
+        typer.Option(help="Save the labelling as a model in this folder, to label new pictures with --model."),
     ] = None,
     reject: Annotated[float | None, typer.Option(help="Give no label below this probability, e.g. 0.9.")] = None,
-    unknown: Annotated[bool, typer.Option(help="Call what resembles no class unknown.")] = True,
+    unknown: Annotated[bool, typer.Option(help="Mark items that resemble no class as unknown.")] = True,
     n_next: Annotated[int, typer.Option("--next", help="How many items to propose for labelling next.")] = 10,
-    copy: Annotated[bool, typer.Option("--copy", help="Also copy the pictures into a folder per class.")] = False,
-    link: Annotated[bool, typer.Option("--link", help="Also link to the pictures from a folder per class.")] = False,
+    copy: Annotated[bool, typer.Option("--copy", help="Also copy the pictures into one folder per class.")] = False,
+    link: Annotated[bool, typer.Option("--link", help="Also link to the pictures from one folder per class.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; default: FOLDER-labelled beside it.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a result that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a result that exists.")] = False,
     engine: EngineName = "local",
     address: Address = None,
 ) -> None:
@@ -87,7 +88,7 @@ def label(
         else:
             done = run(source, options, labels=labels, out=out, overwrite=overwrite, save=save, engine=engines)
     except KeyboardInterrupt as error:
-        raise Interrupted("stopped; no result was written. The same command goes on where this one was") from error
+        raise Interrupted("stopped; no result was written. Run the same command again to continue") from error
     if done is not None and done.folder:
         written = sorted(path.name for path in done.folder.iterdir() if not path.name.startswith("."))
         speed = [stages_line(done.stages)] if done.stages else []
@@ -116,7 +117,7 @@ def _source(folder: str | None, embeddings: Path | None, backbone: str | int | N
 
 def studio(
     folder: Annotated[
-        Path | None, typer.Argument(help="Pictures: sub-folders are classes, if there are any. Only read.")
+        Path | None, typer.Argument(help="Pictures; sub-folders, if any, are classes. The files are only read.")
     ] = None,
     labels: Annotated[Path | None, typer.Option(help="A CSV file of labels: file,label.")] = None,
     sample: Annotated[
@@ -127,8 +128,8 @@ def studio(
     out: Annotated[
         Path | None, typer.Option(help="Folder for results; default: FOLDER-labelled. The journal is beside it.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Port to listen at; by default a free one.")] = 0,
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 0,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     anyone: Annotated[
         bool, typer.Option("--anyone", help="With --host: other machines may reach your pictures, unencrypted.")
     ] = False,
@@ -160,7 +161,7 @@ def embed(
     engine: EngineName = "local",
     address: Address = None,
 ) -> None:
-    """Embed pictures into a Parquet dataset, part by part. A second run goes on where the first stopped."""
+    """Embed pictures into a Parquet dataset, part by part. A second run continues where the first stopped."""
     from remp.engine.embed import embed as run
     from remp.models import DEFAULT_EMBEDDER
 
@@ -195,9 +196,9 @@ def export(
         float | None, typer.Option(help="imagefolder: the share of each class in val/; default: 0.2.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="imagefolder: seed of the draw of pictures for val/; default: 0.")
+        int | None, typer.Option(help="imagefolder: seed for choosing the pictures of val/; default: 0.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export that exists.")] = False,
 ) -> None:
     """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""
     from remp.export import (

@@ -15,12 +15,16 @@ Shots = Annotated[str, typer.Option(help="Labelled images per class; or one numb
 SeveralShots = Annotated[
     list[str], typer.Option(help="Labelled images per class. Repeat it for several numbers. 1,1,2,5,5: one per class.")
 ]
-Distribution = Annotated[str, typer.Option(help="How queries are spread over classes: balanced, or dirichlet:A.")]
+Distribution = Annotated[
+    str, typer.Option(help="How queries are distributed over the classes: balanced, or dirichlet:A.")
+]
 PictureBackbone = Annotated[
     str | None,
     typer.Option(help="The network for features: efficientnet-lite0 (default), a checkpoint of remp or timm:NAME."),
 ]
-PictureSide = Annotated[int | None, typer.Option(help="Pixels of the squares the backbone is fed; fewer are faster.")]
+PictureSide = Annotated[
+    int | None, typer.Option(help="Side in pixels of the square images for the backbone; smaller is faster.")
+]
 EngineName = Annotated[str, typer.Option("--engine", help="Where to compute: local (this process) or ray.")]
 Address = Annotated[str | None, typer.Option(help="The Ray cluster: auto or HOST:6379; default: this machine.")]
 

@@ -12,9 +12,9 @@ def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="Tables and figures (see --list), all, or check.")] = None,
     list_items: Annotated[bool, typer.Option("--list", help="Show every item with its cost, and stop.")] = False,
     scale: Annotated[float, typer.Option(help="Share of each training's length; 0.01 is a quick trial.")] = 1.0,
-    seeds: Annotated[int | None, typer.Option(help="Trainings of each row; default: as in the manifest.")] = None,
-    workers: Annotated[int, typer.Option(help="Trainings at the same time, one thread each.")] = 2,
-    data: Annotated[str | None, typer.Option(help="A prepared data set in place of each item's own.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of trainings per row; default: as in the manifest.")] = None,
+    workers: Annotated[int, typer.Option(help="Number of trainings at the same time, one thread each.")] = 2,
+    data: Annotated[str | None, typer.Option(help="A prepared data set to use instead of that of each item.")] = None,
     train: Annotated[bool, typer.Option(help="Train what is missing; otherwise those cells stay empty.")] = True,
     again: Annotated[
         bool, typer.Option("--again", help="Score again what was scored before with the same weights.")
@@ -57,7 +57,7 @@ def _show(items: list[dict[str, object]]) -> None:
     table = Table(box=None, header_style="bold")
     for column, justify in (("item", "left"), ("what it shows", "left"), ("trainings", "right"), ("missing", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    table.add_column("time for the missing, one core", justify="right")
+    table.add_column("time for the missing trainings, one core", justify="right")
     for item in items:
         minutes = float(str(item["minutes"]))
         cost = "none" if not item["missing"] else f"{minutes / 60:.1f} h" if minutes else "not measured"

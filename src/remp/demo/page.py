@@ -15,9 +15,10 @@ from remp.demo.showcase import Showcase, Stage, find_showcase
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import side_by_side
 from remp.report.drawing import class_colour
-from remp.report.page import render_page, visible
+from remp.report.page import render_page
 from remp.system.files import write_atomically
 from remp.trained import Trained
+from remp.untrusted import visible
 from remp.version import __version__
 
 

@@ -118,8 +118,11 @@ class _Found:
 
     def dataset(self, task: Items) -> Dataset:
         hashes = {"content_hashes": [f.contents for f in self.kept], "picture_hashes": [f.pictures for f in self.kept]}
-        joined = {name: _joined(arrays) for name, arrays in hashes.items()}
-        known = {name: array for name, array in joined.items() if array is not None}
+        known = {
+            name: np.concatenate([array for array in arrays if array is not None])
+            for name, arrays in hashes.items()
+            if all(array is not None for array in arrays)
+        }
         return Dataset(task, self.rows, known, _made_by(self.about))
 
 
@@ -144,11 +147,6 @@ def _find(folder: Place, engine: Engine) -> _Found:
 def _made_by(about: dict[str, Any]) -> dict[str, Any]:
     names = {"backbone": "embedder", "side": "side", "embedder": "embedder_hash"}
     return {ours: about[theirs] for ours, theirs in names.items()} if all(n in about for n in names.values()) else {}
-
-
-def _joined(arrays: list[np.ndarray | None]) -> np.ndarray | None:
-    there = [array for array in arrays if array is not None]
-    return np.concatenate(there) if len(there) == len(arrays) else None
 
 
 def _task(folder: Place, labels: Path | None, found: _Found) -> Items:

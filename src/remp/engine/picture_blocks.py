@@ -86,7 +86,8 @@ class ParquetBlock:
         content: bytes | Place | None = None
         own_name = None
         if self.image:
-            content, own_name = _picture(row[self.image])
+            cell = row[self.image]
+            content, own_name = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, None)
         path = row[self.path] if self.path else None
         name = name or own_name or path or f"{Place(self.file).name}#{number}"
         if content is None and path:
@@ -207,13 +208,6 @@ def _rows_of(batch: Any, number: int, first: int, stop: int) -> Iterator[tuple[i
     if low < high:
         rows = batch.slice(low, high - low).to_pylist()
         yield from zip(range(number + low, number + high), rows, strict=True)
-
-
-def _picture(cell: Any) -> tuple[bytes | None, str | None]:
-    """The bytes of a picture, and its name if it has one."""
-    if isinstance(cell, dict):
-        return cell["bytes"], cell.get("path")
-    return cell, None
 
 
 def _beside(file: str, path: str) -> Place:

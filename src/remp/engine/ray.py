@@ -30,8 +30,23 @@ class RayEngine(RayTasks):
     """
 
     def finished(self, work: Callable[[Item], Made], items: list[Item]) -> Iterator[tuple[int, Made]]:
-        """(number of the item, work(item)) of each, in any order, as they are done: a Ray dataset of the items, each
-        in a block of its own, so that no finished one waits for another and a lost worker costs what it was at."""
+        """Do some work with each item, on all workers.
+
+        The items are a Ray dataset with one block each: no finished item waits for another, and if a worker is lost,
+        only the item that it was working on is done again.
+
+        Parameters
+        ----------
+        work : callable
+            Takes an item.
+        items : list
+            What is to be done.
+
+        Yields
+        ------
+        tuple
+            (number of the item, work(item)), as they are finished, in any order.
+        """
         if not items:
             return
         dumps, loads = self._ray.cloudpickle.dumps, self._ray.cloudpickle.loads
@@ -49,7 +64,18 @@ class RayEngine(RayTasks):
                     yield row["number"], result
 
     def rows(self, rows: JoinedRows) -> Rows:
-        """The same rows, read by tasks of Ray."""
+        """The same rows, read by tasks of Ray.
+
+        Parameters
+        ----------
+        rows : JoinedRows
+            Such as `parquet_dataset` returns.
+
+        Returns
+        -------
+        Rows
+            To be given to `propagate` or `ReMPClassifier.fit`.
+        """
         return RayRows(*rows.parts, tasks=self)
 
 

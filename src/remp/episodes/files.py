@@ -59,7 +59,7 @@ def save_episodes(
     seed: int | None = None,
     overwrite: bool = False,
 ) -> str:
-    """Write episodes of image ids to a file, so that others can score the very same ones.
+    """Write episodes of image ids to a file, so that others can score exactly the same ones.
 
     The file is written completely or not at all.
 
@@ -217,16 +217,21 @@ def _check_episodes(path: Path, episodes: Episodes, protocol: Protocol) -> None:
     for name, width in zip(_ARRAYS, widths, strict=True):
         shape = tuple(getattr(episodes, name).shape)
         if shape != (len(episodes), width):
-            raise EpisodeError(f"{name} has shape {shape}, the protocol needs {(len(episodes), width)}")
+            needed = (len(episodes), width)
+            raise EpisodeError(f"{name} has shape {shape}; needed {needed}: give the protocol that the episodes have")
     labels = torch.cat([episodes.support_labels, episodes.query_labels], dim=1)
     ids = torch.cat([episodes.support, episodes.query], dim=1).sort(dim=1).values
     if not len(episodes):
         raise EpisodeError("there is no episode: draw at least one")
     if not ((labels >= 0) & (labels < n_way)).all():
-        raise EpisodeError(f"labels run from {int(labels.min())} to {int(labels.max())}, needed 0 to {n_way - 1}")
+        found = f"{int(labels.min())} to {int(labels.max())}"
+        raise EpisodeError(f"labels run from {found}; needed 0 to {n_way - 1}: number the classes within each episode")
     shots = one_hot_rows(episodes.support_labels, n_way, torch.int64).sum(-1).sort(dim=1).values
     if (shots != torch.tensor(sorted(protocol.shots))).any():
-        raise EpisodeError(f"the labelled images of a class are not as many as the protocol says, {protocol.n_shot}")
+        raise EpisodeError(
+            f"some class does not have as many labelled images as the protocol says, {protocol.n_shot}: give the "
+            "protocol that the episodes have"
+        )
     if len(twice := (ids[:, 1:] == ids[:, :-1]).nonzero()):
         episode, place = twice[0].tolist()
         raise EpisodeError(
@@ -254,4 +259,7 @@ def _check_images(path: Path, episodes: Episodes, images: ImageSet) -> None:
             f"{len(images.labels)} images: draw the episodes from that set"
         )
     if (images.labels[ids] != episodes.classes_of(ways).cpu().numpy()).any():
-        raise DataError(f"{path}: an image of {images.name}/{images.split} is not of the class the episodes say")
+        raise DataError(
+            f"{path}: an image of {images.name}/{images.split} is not of the class that the episodes name: draw the "
+            "episodes from that set"
+        )

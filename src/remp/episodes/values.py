@@ -115,24 +115,59 @@ class Episodes:
 
     @property
     def known_query_labels(self) -> Tensor:
-        """`query_labels`, for those who learn from them or count what is right. Raises EpisodeError where there are
-        none."""
+        """`query_labels`, for training and for counting right answers. Raises EpisodeError if there are none."""
         if self.query_labels is None:
             raise EpisodeError("these episodes have no query labels: draw them with EpisodeSampler")
         return self.query_labels
 
     def classes_of(self, labels: Tensor) -> Tensor:
-        """Which class of the data set each label is: (E, n) -> (E, n). Raises EpisodeError where nobody knows."""
+        """Which class of the data set each label stands for.
+
+        Parameters
+        ----------
+        labels : Tensor
+            (E, n) classes in 0 … n_way - 1.
+
+        Returns
+        -------
+        Tensor
+            (E, n) numbers of classes of the data set.
+
+        Raises
+        ------
+        EpisodeError
+            If the episodes have no `class_ids`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from remp import Episodes
+        >>> ids = torch.tensor([[7, 4]])
+        >>> task = Episodes(torch.zeros(1, 2, 3), torch.tensor([[0, 1]]), torch.ones(1, 4, 3), None, 2, class_ids=ids)
+        >>> task.classes_of(task.support_labels).tolist()
+        [[7, 4]]
+        """
         if self.class_ids is None:
             raise EpisodeError("these episodes have no class_ids: draw them with EpisodeSampler")
         return self.class_ids.gather(1, labels)
 
     def without_query_labels(self) -> "Episodes":
-        """The same episodes as a method gets them in testing."""
+        """The same episodes with `query_labels` None, as a method gets them in testing."""
         return replace(self, query_labels=None)
 
     def to(self, device: torch.device | str) -> "Episodes":
-        """The same episodes with all tensors on this device."""
+        """The same episodes with all tensors on another device.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Such as "cuda".
+
+        Returns
+        -------
+        Episodes
+            With copies of the tensors, unless they are there already.
+        """
         return self._each(lambda tensor: tensor.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Episodes":
@@ -204,7 +239,7 @@ class Protocol:
 
     @property
     def shots(self) -> tuple[int, ...]:
-        """Labelled images of each way, before they are dealt to classes."""
+        """How many labelled images the classes have, one number per class, before they are dealt out at random."""
         return (self.n_shot,) * self.n_way if isinstance(self.n_shot, int) else tuple(self.n_shot)
 
     @property
@@ -224,7 +259,19 @@ class Protocol:
         return concentration
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in plain types, for JSON."""
+        """Everything in plain types, for JSON.
+
+        Returns
+        -------
+        dict
+            `n_way`, `n_shot`, `n_query` and `distribution`.
+
+        Examples
+        --------
+        >>> from remp import Protocol
+        >>> Protocol(n_way=2, n_shot=(1, 5)).as_dict()
+        {'n_way': 2, 'n_shot': [1, 5], 'n_query': 15, 'distribution': 'balanced'}
+        """
         return {**asdict(self), "n_shot": self.n_shot if isinstance(self.n_shot, int) else list(self.n_shot)}
 
 

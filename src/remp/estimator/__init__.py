@@ -29,9 +29,9 @@ _SHARED = ("layers", "balanced")  # settings that both rules have
 
 
 class ReMPClassifier(ClassifierMixin, BaseEstimator):
-    """Label a few rows of features, have the rest labelled: class prototypes, refined by the unlabelled rows.
+    """Label all rows of features from a few labelled ones: class prototypes, refined by the unlabelled rows.
 
-    Any number of rows: a numpy.memmap is read in pieces, once per layer, and never copied.
+    It takes any number of rows: a numpy.memmap is read in pieces, once per layer, and never copied.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
     prototypes_ : array
         (N, d) in the space of the transformed features.
     n_iter_ : int
-        The layers that were made.
+        How many layers there were.
     moves_ : array
-        (`n_iter_`,) how far the prototypes moved in each.
+        (`n_iter_`,) how far the prototypes moved in each layer.
     evidence_ : tuple
-        How much the regression, the graph and the prototypes count, against their usual weights; by the hidden labels.
-        (1, 1, 1) for the paper's rule.
+        The weights of the regression, the graph and the prototypes, as multiples of their usual weights, found with
+        the hidden labels; (1, 1, 1) for the paper's rule.
     left_out_ : bool
-        Whether rectification was left out because the hidden labels are likelier without it.
+        Whether rectification was left out because the hidden labels were more probable without it.
 
     Notes
     -----
@@ -124,14 +124,26 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array
-            (n, d) features; or the rows of a Parquet dataset (`remp.rows.dataset.parquet_dataset`); or a materialised
-            Ray dataset, which Ray's tasks pass over, block by block. Which rows are in a block, or in a Parquet file,
-            decides in which order sums are taken; who takes them does not change a bit.
+            (n, d) features; or the rows of a Parquet dataset (`remp.parquet_dataset`); or a materialised Ray dataset,
+            which Ray's tasks read block by block. The order in which numbers are added, and so the last bits of the
+            result, depends on which rows are in a block or in a Parquet file, but not on who adds them.
         y : array
             (n,) labels; a missing one is -1, None, NaN or "".
         X_unlabelled : array, optional
             (m, d) further rows without a label. They come after those of X in `transduction_` and
             `label_distributions_`.
+
+        Returns
+        -------
+        ReMPClassifier
+            The classifier itself, with the attributes that end in an underscore.
+
+        Examples
+        --------
+        >>> from remp import ReMPClassifier
+        >>> model = ReMPClassifier().fit([[1.0, 0.1], [0.1, 1.0]], ["cat", "dog"], X_unlabelled=[[0.8, 0.3]])
+        >>> model.transduction_.tolist()
+        ['cat', 'dog', 'cat']
         """
         settings = self._settings()
         rows = self._rows(X, reset=True)

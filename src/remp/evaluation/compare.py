@@ -18,11 +18,12 @@ from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, score_embedded
 from remp.evaluation.frozen_features import FrozenFeatures
 from remp.evaluation.result import Result
-from remp.evaluation.side_by_side import Row, WithoutLayers, has_layers
+from remp.evaluation.side_by_side import Row, WithoutLayers, aligned, has_layers, protocol_note
 from remp.evaluation.statistics import paired_difference
 from remp.methods import KNOWN, METHODS, Method, make_known
 from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress
+from remp.untrusted import visible
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,28 @@ class Table:
     without_layers: Mapping[str, WithoutLayers] = field(default_factory=dict)
 
     @property
-    def notes(self) -> list[str]:
-        """What to know of methods that rectify: whether they would be better without."""
+    def cells(self) -> list[tuple[str, ...]]:
+        """What is printed: the head, then a line for each classifier."""
+        rows = [
+            (visible(e.name), e.accuracy, e.lead or "reference", f"{e.episodes_per_second:,.0f}", e.assumptions)
+            for e in self.entries
+        ]
+        return [("method", "accuracy", "difference", "episodes/s", "assumptions"), *rows]
+
+    @property
+    def note(self) -> str:
+        """What the lines have in common, and of methods that rectify whether they would be better without."""
+        result = replace(self.entries[0].result, data=visible(self.entries[0].result.data))
         cure = "Take --layers 0 of remp evaluate, or features that were trained for longer."
-        return [f"{name}: {found.sentence(cure)}" for name, found in self.without_layers.items()]
+        return "\n".join(
+            [
+                protocol_note(result),
+                f"Features: {visible(features)} ({result.checkpoint_hash[:12]}), "
+                f"transform {result.transform}. Differences: to {visible(self.reference)}, in points, paired by "
+                "episode.",
+                *(f"{name}: {found.sentence(cure)}" for name, found in self.without_layers.items()),
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -93,14 +112,7 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        lines = []
-        for table in self.tables:
-            lines.append(f"{table.protocol.n_way}-way {table.protocol.n_shot}-shot")
-            width = max(len(entry.name) for entry in table.entries)
-            lines += [f"  {e.name:<{width}}   {e.accuracy}   {e.lead:>15}   {e.assumptions}" for e in table.entries]
-            lines.append(f"  differences: to {table.reference}, in points, paired by episode")
-            lines += [f"  {note}" for note in table.notes]
-        return "\n".join(lines)
+        return "\n\n".join(f"{aligned(table.cells)}\n{table.note}" for table in self.tables)
 
 
 def compare(

@@ -1,6 +1,6 @@
 """Evaluation: every image embedded once, episodes scored in batches, every episode's accuracy kept."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_images
+from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_by_each
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
@@ -152,10 +152,17 @@ def embed(
     method: Method, images: np.ndarray, normalisation: Normalisation, transform: FeatureTransform = NO_TRANSFORM
 ) -> Tensor:
     """Features of all images: uint8 (n, height, width, channels) -> (n, …), in evaluation mode, without gradient."""
+    return embed_by_transforms(method, images, normalisation, [transform])[0]
+
+
+def embed_by_transforms(
+    method: Method, images: np.ndarray, normalisation: Normalisation, transforms: Sequence[FeatureTransform]
+) -> list[Tensor]:
+    """The same by each of several transforms, in one pass."""
     prepare = partial(normalisation.of, device=device_of(method))
     keep_freed_memory()  # of a batch, for the next
     with _evaluating(method), progress("embedding", len(images), unit="images") as bar:
-        return embed_images(method.embed, prepare, images, batch=EMBED_BATCH, transform=transform, advance=bar.advance)
+        return embed_by_each(method.embed, prepare, images, transforms, batch=EMBED_BATCH, advance=bar.advance)
 
 
 def score_episodes(method: Method, episodes: Episodes, features: Tensor) -> np.ndarray:

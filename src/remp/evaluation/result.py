@@ -71,7 +71,22 @@ class Result:
         return mean_interval(self.accuracies)
 
     def card(self) -> str:
-        """The number with all that it depends on, in a few lines."""
+        """The number with all that it depends on, as text.
+
+        Returns
+        -------
+        str
+            Four lines: mean and interval; protocol and kind of method; data, method and checkpoint; episodes.
+
+        Examples
+        --------
+        >>> import remp
+        >>> from sklearn.datasets import load_digits
+        >>> X, y = load_digits(return_X_y=True)
+        >>> result = remp.compare(X, y, methods=["protonet"], n_shot=1, n_episodes=50)["protonet", 1]
+        >>> print(result.card().splitlines()[1].strip())
+        5-way, 1-shot, 15 queries per class (balanced); inductive; transform: none
+        """
         protocol, kind = self.protocol, "transductive" if self.transductive else "inductive"
         balance = ", assumes balanced queries" if self.assumes_balance else ""
         drawn = f"seed {self.seed}" if self.seed is not None else "from a file"
@@ -85,7 +100,22 @@ class Result:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in plain types, with mean and interval."""
+        """Everything in plain types, with mean and interval: what `save` writes.
+
+        Returns
+        -------
+        dict
+            `mean`, `half_width_95`, `n_episodes`, the protocol, the attributes, and `accuracies` as a list.
+
+        Examples
+        --------
+        >>> import remp
+        >>> from sklearn.datasets import load_digits
+        >>> X, y = load_digits(return_X_y=True)
+        >>> result = remp.compare(X, y, methods=["protonet"], n_shot=1, n_episodes=50)["protonet", 1]
+        >>> result.as_dict()["n_episodes"], result.as_dict()["n_way"]
+        (50, 5)
+        """
         rest = {k: v for k, v in asdict(self).items() if k not in ("accuracies", "protocol")}
         estimate = self.estimate
         return {
@@ -103,12 +133,21 @@ class Result:
         Parameters
         ----------
         path : str or Path
-            The file. One that is there already keeps its name, and ours gets a number.
+            The file. If it exists already, a number is added to the name of the new one.
 
         Returns
         -------
         Path
             The file that was written.
+
+        Examples
+        --------
+        >>> import remp
+        >>> from sklearn.datasets import load_digits
+        >>> X, y = load_digits(return_X_y=True)
+        >>> result = remp.compare(X, y, methods=["protonet"], n_shot=1, n_episodes=50)["protonet", 1]
+        >>> result.save("result.json").name, result.save("result.json").name
+        ('result.json', 'result-2.json')
         """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)

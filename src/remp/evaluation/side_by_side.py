@@ -73,6 +73,7 @@ def comparison_table(results: Sequence[Result]) -> str:
 
 def aligned(cells: Sequence[tuple[str, ...]]) -> str:
     """Lines of cells as text, columns one below the other."""
+    # Not a rich table: that cuts cells to the width of the terminal, which is 80 columns where the output is a file.
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join("   ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
 

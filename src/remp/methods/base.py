@@ -72,24 +72,83 @@ class Method(nn.Module):
         self.base_mean: Tensor | None = None
 
     def embed(self, images: Tensor) -> Tensor:
-        """Normalised images (n, channels, height, width) -> features (n, …), in float32 or better."""
+        """Features of images. Override it to use something else than what the backbone returns.
+
+        Parameters
+        ----------
+        images : Tensor
+            (n, channels, height, width), normalised.
+
+        Returns
+        -------
+        Tensor
+            (n, …) with the rest as in `feature_shape`, in float32 or better.
+        """
         backbone = backbone_of(self)
         return at_least_single(backbone.enlarged(backbone.maps(images)) if self.uses_maps else backbone(images))
 
     def logits(self, episodes: Episodes) -> Tensor:
-        """Episodes of features -> (E, Q, n_way)."""
+        """The answers of the method: the one function that every subclass writes.
+
+        Parameters
+        ----------
+        episodes : Episodes
+            E tasks of features. In testing they have no query labels.
+
+        Returns
+        -------
+        Tensor
+            (E, Q, n_way): the larger the number, the likelier the class. Their softmax gives probabilities.
+        """
         raise NotImplementedError
 
     def score(self, episodes: Episodes) -> Tensor:
-        """Episodes of images -> (E, Q, n_way). Override where the backbone itself changes from task to task."""
+        """The answers for images: `logits` of their features. Override it if the backbone changes from task to task.
+
+        Parameters
+        ----------
+        episodes : Episodes
+            E tasks of images.
+
+        Returns
+        -------
+        Tensor
+            (E, Q, n_way), as `logits` returns it.
+        """
         return self.logits(episodes.map(self.embed))
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
-        """Episodes of images -> named terms; their sum is minimised. progress: share of the training done, 0 … 1."""
+        """What training minimises. Override it if the method adds a term.
+
+        Parameters
+        ----------
+        episodes : Episodes
+            E tasks of images, with query labels.
+        progress : float
+            The share of the training that is done, 0 … 1.
+
+        Returns
+        -------
+        dict
+            From names, which appear in the log, to terms; their sum is minimised.
+        """
         return {"local": cross_entropy(self.score(episodes), episodes.query_labels)}
 
     def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
-        """By how much the learning rate of a parameter differs from that of the run, after this share of it, 0 … 1."""
+        """What the learning rate of the run is multiplied by for one parameter. Override it for other rates than 1.
+
+        Parameters
+        ----------
+        parameter_name : str
+            As in `named_parameters`.
+        progress : float
+            The share of the training that is done, 0 … 1.
+
+        Returns
+        -------
+        float
+            The factor; 0 keeps the parameter as it is.
+        """
         return 1.0
 
 

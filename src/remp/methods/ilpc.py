@@ -66,7 +66,8 @@ class ILPC(Method):
         self.cleaning_steps, self.cleaning_rate = cleaning_steps, cleaning_rate
 
     def logits(self, episodes: Episodes) -> Tensor:
-        products, n_support = self._products(stacked(episodes)), episodes.support.shape[1]
+        items, n_support = unit(power_transform(stacked(episodes), self.exponent)), episodes.support.shape[1]
+        products = inner_products(centred_on_sphere(items) if self.centre else items)
         propagation = _propagation(products, self.neighbours, self.spreading)
         labels = one_hot_rows(episodes.support_labels, episodes.n_way, products.dtype)
         known = F.pad(labels, (0, products.shape[-1] - n_support))  # (E, N, S + Q), zero for what has no label yet
@@ -80,10 +81,6 @@ class ILPC(Method):
             known[tasks, :, n_support:] += clean
             logits[tasks] += clean.sum(-2, keepdim=True) * shares.clamp(min=TINY).log()
         return logits.transpose(-1, -2)
-
-    def _products(self, features: Tensor) -> Tensor:
-        items = unit(power_transform(features, self.exponent))
-        return inner_products(centred_on_sphere(items) if self.centre else items)
 
     def _shares(self, propagation: Tensor, known: Tensor, n_support: int) -> Tensor:
         """The queries without label, each shared out over the classes by propagated labels (E, N, Q); others zero."""

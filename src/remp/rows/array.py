@@ -68,13 +68,35 @@ class ArrayRows:
         return len(self._values)
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
-        """The rows start … stop - 1 in order, as float32 pieces (m, dim)."""
+        """The rows in order, piece by piece.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the row after the last; by default all rows.
+
+        Yields
+        ------
+        Tensor
+            (m, dim) float32, to be read only.
+        """
         stop = len(self) if stop is None else stop
         for first in range(start, stop, self.chunk):
             yield _single(self._values[first : min(first + self.chunk, stop)])
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
-        """The rows of these numbers, in this order, float32 (k, dim)."""
+        """Some rows, in any order.
+
+        Parameters
+        ----------
+        numbers : sequence of int
+            Their numbers, counted from 0.
+
+        Returns
+        -------
+        Tensor
+            (k, dim) float32, in the order of the numbers.
+        """
         return _single(self._values[np.asarray(numbers, dtype=np.int64)])
 
 

@@ -1,7 +1,7 @@
 """Rows of a Parquet file, read batch by batch by pyarrow (`pip install pyarrow`): it need not fit in memory."""
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,20 @@ class ParquetRows:
         return self._starts[-1]
 
     def chunks(self, start: int = 0, stop: int | None = None) -> Iterator[Tensor]:
-        """The rows start … stop - 1 in order, as float32 pieces (m, dim)."""
+        """The rows in order, piece by piece.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the row after the last; by default all rows.
+
+        Yields
+        ------
+        Tensor
+            (m, dim) float32, to be read only.
+        """
         stop = len(self) if stop is None else min(stop, len(self))
-        groups = [number for number in range(len(self._starts) - 1) if self._overlaps(number, start, stop)]
+        groups = [i for i, (first, end) in enumerate(pairwise(self._starts)) if first < stop and end > start]
         if not groups:
             return
         first = self._starts[groups[0]]
@@ -73,7 +84,18 @@ class ParquetRows:
         raise DataError(f"{self._path} says it has {len(self)} rows, but ends after {first}: {_AGAIN}")
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
-        """The rows of these numbers, in this order, float32 (k, dim)."""
+        """Some rows, in any order.
+
+        Parameters
+        ----------
+        numbers : sequence of int
+            Their numbers, counted from 0.
+
+        Returns
+        -------
+        Tensor
+            (k, dim) float32, in the order of the numbers.
+        """
         numbers = np.asarray(numbers, dtype=np.int64)
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             raise IndexError(f"got row numbers {numbers.min()} … {numbers.max()}; needed 0 … {len(self) - 1}")
@@ -91,9 +113,6 @@ class ParquetRows:
             here = np.flatnonzero((numbers >= first) & (numbers < first + len(chunk)))
             taken[torch.from_numpy(places[here])] = chunk[torch.from_numpy(numbers[here] - first)]
             first += len(chunk)
-
-    def _overlaps(self, group: int, start: int, stop: int) -> bool:
-        return self._starts[group] < stop and self._starts[group + 1] > start
 
     def _find_dim(self, types: list[Any]) -> int:
         if not types or (self._is_list and len(types) > 1):

@@ -107,6 +107,7 @@ class RayTasks:
             self._kept = None
 
     def shard(self) -> Shard:
+        """All rows, read by tasks of Ray: what `propagate` takes as `shard`."""
         return RayShard(tasks=self)
 
     def _at_once(self) -> int:

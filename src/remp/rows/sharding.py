@@ -139,14 +139,38 @@ class Shard:
     world: int = 1
 
     def span(self, n: int) -> tuple[int, int]:
-        """First row of this process's share of n rows, and the row after its last: shares differ by one row at most."""
+        """Which of n rows are this process's share. Shares differ by at most one row.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+
+        Returns
+        -------
+        tuple of int
+            The first row, and the row after the last.
+        """
         return n * self.rank // self.world, n * (self.rank + 1) // self.world
 
     def each(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Iterator[Made]:
-        """work(block) of each block of this process's share of the rows, in their order.
+        """What a function makes of each block of this process's share of the rows, in their order.
 
-        One process takes rows that come in parts block by block, as many at once as torch has threads, each with one.
-        labels: (n,), if `work` looks at them. It must not hold the rows: other engines send it to where they are read.
+        If there is only one process, rows that come in parts are taken block by block, on as many threads as torch has.
+
+        Parameters
+        ----------
+        work : callable
+            Takes a block. It must not hold the rows itself: other engines send it to where they are read.
+        rows : Rows
+            All n rows.
+        labels : ndarray, optional
+            (n,), if `work` looks at them.
+
+        Yields
+        ------
+        object
+            work(block)
         """
         labels = np.broadcast_to(np.int8(-1), len(rows)) if labels is None else labels
         if self.world > 1:
@@ -163,15 +187,48 @@ class Shard:
                 yield made
 
     def total(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Made:
-        """The sum of what `each` makes of this process's share, in the order of the function `total`."""
+        """The sum of what `each` yields, added in an order that does not depend on the number of threads.
+
+        Parameters
+        ----------
+        work, rows, labels
+            As in `each`.
+
+        Returns
+        -------
+        object
+            The sum over this process's share; `sum` adds those of all processes.
+        """
         return total(self.each(work, rows, labels))
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of this tensor over all processes, in each of them."""
+        """The sum of a tensor over all processes, known to each of them.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            This process's part, of the same shape everywhere.
+
+        Returns
+        -------
+        Tensor
+            The sum.
+        """
         return self.sums(tensor)[0]
 
     def sums(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """The sums of these tensors of one dtype, by one message."""
+        """`sum` of several tensors, in one message.
+
+        Parameters
+        ----------
+        *tensors : Tensor
+            Of one dtype.
+
+        Returns
+        -------
+        tuple of Tensor
+            Their sums.
+        """
         if self.world == 1:
             return tensors
         import torch.distributed as distributed
@@ -182,16 +239,42 @@ class Shard:
         return tuple(part.reshape(tensor.shape) for part, tensor in zip(parts, tensors, strict=True))
 
     def largest(self, number: float) -> float:
-        """The largest of the numbers of all processes."""
+        """The largest of the numbers that the processes give.
+
+        Parameters
+        ----------
+        number : float
+            This process's.
+
+        Returns
+        -------
+        float
+            The largest, in every process.
+        """
         numbers = torch.zeros(self.world, dtype=torch.float64)
         numbers[self.rank] = number
         return float(self.sum(numbers).max())
 
     def gather(self, own: np.ndarray, n: int) -> np.ndarray | None:
-        """The results of all n rows in order, in the first process; None in the others. own: those of this share."""
+        """The results of all rows, in their order, in the first process.
+
+        Parameters
+        ----------
+        own : ndarray
+            (m, …) the results of this process's share.
+        n : int
+            Number of rows in all.
+
+        Returns
+        -------
+        ndarray or None
+            (n, …) in the first process, None in the others.
+        """
         first, stop = self.span(n)
         if len(own) != stop - first:
-            raise ValueError(f"got results of {len(own)} rows; needed those of the {stop - first} of this share")
+            raise ValueError(
+                f"got results of {len(own)} rows; needed those of the {stop - first} rows of this share: see Shard.span"
+            )
         if self.world == 1:
             return own
         if self.rank:

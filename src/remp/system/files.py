@@ -15,7 +15,7 @@ from typing import Any
 
 import platformdirs
 
-from remp.errors import DataError
+from remp.errors import ConfigError, DataError
 
 _ABANDONED_AFTER = 3600  # seconds
 
@@ -101,8 +101,9 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """Of a place on this machine."""
-        assert self.is_local, f"{self} is not on this machine"
+        """Of a place on this machine. Raises ConfigError for any other."""
+        if not self.is_local:
+            raise ConfigError(f"{self} is not on this machine; needed a path: copy it here, or give a local folder")
         return Path(self.address)
 
     def is_file(self) -> bool:

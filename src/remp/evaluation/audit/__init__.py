@@ -9,14 +9,14 @@ from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.evaluation.audit.subject import IMAGE_SIZE, Finding, Subject, rows, with_queries
+from remp.evaluation.audit.subject import IMAGE_SIZE, AuditFinding, Subject, rows, with_queries
 from remp.methods.base import Method, evaluation_mode
 
 TOLERANCE = 1e-4  # of the usual spread of a query's logits
 ALONE = 8  # tasks of a batch that are asked about again one by one
 
 
-def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed: int = 0) -> list[Finding]:
+def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed: int = 0) -> list[AuditFinding]:
     """Check a method for leaks: change what must not matter, and see whether its answers change.
 
     The episodes are made up. They hold features of `method.feature_shape`, or, for a method that overrides `score`,
@@ -33,7 +33,7 @@ def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed
 
     Returns
     -------
-    list of Finding
+    list of AuditFinding
         One for each property, with `name`, `passed`, `sentence` and `numbers`. A property whose check raises has
         failed, and the others go on.
 
@@ -50,11 +50,11 @@ def audit(method: Method, *, image_size: tuple[int, int, int] = IMAGE_SIZE, seed
         return [_checked(name, check, subject) for name, check in PROPERTIES.items()]
 
 
-def _checked(name: str, check: Callable[[Subject], Finding], subject: Subject) -> Finding:
+def _checked(name: str, check: Callable[[Subject], AuditFinding], subject: Subject) -> AuditFinding:
     try:
         return replace(check(subject), name=name)
     except Exception as error:  # whatever somebody's own code may raise is a finding
-        return Finding(name, False, f"raised {type(error).__name__}: {error}")
+        return AuditFinding(name, False, f"raised {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)
@@ -88,18 +88,18 @@ class _Gap:
     def is_none(self) -> bool:
         return self.difference <= TOLERANCE and self.changed == 0
 
-    def finding(self, good: str, bad: str) -> Finding:
+    def finding(self, good: str, bad: str) -> AuditFinding:
         numbers = {"difference": self.difference, "changed": self.changed, "of": self.total}
-        return Finding("", self.is_none, good if self.is_none else bad, numbers)
+        return AuditFinding("", self.is_none, good if self.is_none else bad, numbers)
 
 
-def _repeatable(subject: Subject) -> Finding:
+def _repeatable(subject: Subject) -> AuditFinding:
     return _Gap.between(subject.answer(subject.usual_episodes()), subject.usual_answer).finding(
         "the same episodes get the same answers twice", "the same episodes get other answers the second time"
     )
 
 
-def _query_order(subject: Subject) -> Finding:
+def _query_order(subject: Subject) -> AuditFinding:
     episodes = subject.usual_episodes()
     order = _orders(episodes.query, subject.seed)
     moved = subject.answer(with_queries(episodes, order))
@@ -108,7 +108,7 @@ def _query_order(subject: Subject) -> Finding:
     )
 
 
-def _support_order(subject: Subject) -> Finding:
+def _support_order(subject: Subject) -> AuditFinding:
     episodes = subject.usual_episodes()
     order = _orders(episodes.support, subject.seed)
     support, labels = rows(episodes.support, order), rows(episodes.support_labels, order)
@@ -118,7 +118,7 @@ def _support_order(subject: Subject) -> Finding:
     )
 
 
-def _class_names(subject: Subject) -> Finding:
+def _class_names(subject: Subject) -> AuditFinding:
     episodes = subject.usual_episodes()
     names = torch.arange(episodes.n_way).roll(2)
     renamed = replace(
@@ -129,7 +129,7 @@ def _class_names(subject: Subject) -> Finding:
     )
 
 
-def _query_labels(subject: Subject) -> Finding:
+def _query_labels(subject: Subject) -> AuditFinding:
     episodes = subject.usual_episodes()
     wrong = replace(episodes, query_labels=(episodes.known_query_labels + 1) % episodes.n_way)
     blind = subject.answer(episodes.without_query_labels())
@@ -139,7 +139,7 @@ def _query_labels(subject: Subject) -> Finding:
     )
 
 
-def _batch(subject: Subject) -> Finding:
+def _batch(subject: Subject) -> AuditFinding:
     episodes = subject.usual_episodes(subject.n_batch)
     together = subject.answer(episodes)
     chosen = range(0, len(episodes), len(episodes) // ALONE)
@@ -150,7 +150,7 @@ def _batch(subject: Subject) -> Finding:
     )
 
 
-def _other_queries(subject: Subject) -> Finding:
+def _other_queries(subject: Subject) -> AuditFinding:
     episodes, together = subject.usual_episodes(), subject.usual_answer
     kept = [torch.arange(n).expand(len(episodes), -1) for n in (1, episodes.query.shape[1] // 2)]
     gaps = [_Gap.between(subject.answer(with_queries(episodes, k)), rows(together, k)) for k in kept]
@@ -163,7 +163,7 @@ def _other_queries(subject: Subject) -> Finding:
     return replace(finding, passed=True, sentence=f"declared transductive: {use}")
 
 
-def _shapes(subject: Subject) -> Finding:
+def _shapes(subject: Subject) -> AuditFinding:
     """n_way from 2 to 20, one to three shots, and queries of only some of the classes."""
     cases = {}
     for n_way in (2, 3, 7, 20):
@@ -172,7 +172,7 @@ def _shapes(subject: Subject) -> Finding:
     return _all_finite(subject, cases, "2 to 20 ways, unequal shots, absent classes")
 
 
-def _degenerate(subject: Subject) -> Finding:
+def _degenerate(subject: Subject) -> AuditFinding:
     episodes = subject.usual_episodes()
     one = torch.zeros(len(episodes), 1, dtype=torch.int64)
     cases = {
@@ -185,10 +185,10 @@ def _degenerate(subject: Subject) -> Finding:
     return _all_finite(subject, cases, "identical items, zeros, and one query or one shot")
 
 
-def _all_finite(subject: Subject, cases: dict[str, Episodes], what: str) -> Finding:
+def _all_finite(subject: Subject, cases: dict[str, Episodes], what: str) -> AuditFinding:
     failed = [name for name, episodes in cases.items() if not subject.answer(episodes).isfinite().all()]
     sentence = f"not finite for {', '.join(failed)}" if failed else f"finite for {what}"
-    return Finding("", not failed, sentence, {"cases": len(cases), "not finite": len(failed)})
+    return AuditFinding("", not failed, sentence, {"cases": len(cases), "not finite": len(failed)})
 
 
 def _orders(items: Tensor, seed: int) -> Tensor:
@@ -199,7 +199,7 @@ def _orders(items: Tensor, seed: int) -> Tensor:
 LITTLE = 0.05  # accuracy that may be lost without being said to fall
 
 
-def measure_balance(subject: Subject) -> Finding:
+def measure_balance(subject: Subject) -> AuditFinding:
     """Accuracy on balanced, Dirichlet(2) and one-class queries of easily told classes, for information.
 
     Fails a method that does not declare `assumes_balance` and yet shares unequal queries out about equally, of both
@@ -226,7 +226,7 @@ def measure_balance(subject: Subject) -> Finding:
     )
     if forced:
         sentence += "; unequal queries are shared out about equally"
-    return Finding("", declared or not forced, sentence, {**accuracy, **evened})
+    return AuditFinding("", declared or not forced, sentence, {**accuracy, **evened})
 
 
 def _evened(answers: Tensor, query_labels: Tensor) -> float:
@@ -242,7 +242,7 @@ def _dirichlet(seed: int) -> Tensor:
     return torch.multinomial(proportions, N_QUERY, replacement=True, generator=torch.Generator().manual_seed(seed))
 
 
-PROPERTIES: dict[str, Callable[[Subject], Finding]] = {
+PROPERTIES: dict[str, Callable[[Subject], AuditFinding]] = {
     "repeatable": _repeatable,
     "query order": _query_order,
     "support order": _support_order,

@@ -106,9 +106,26 @@ def with_queries(episodes: Episodes, index: Tensor) -> Episodes:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Whether a method has a property. name: of the property. numbers: what was measured, by name. sentence: what it
-    means."""
+class AuditFinding:
+    """Whether a method has one property: one of those that `audit` returns.
+
+    Parameters
+    ----------
+    name : str
+        The property.
+    passed : bool
+        Whether the method has it.
+    sentence : str
+        What was found, in words.
+    numbers : dict
+        What was measured, by name.
+
+    Examples
+    --------
+    >>> import remp
+    >>> remp.audit(remp.METHODS["protonet"]())[0].sentence
+    'the same episodes get the same answers twice'
+    """
 
     name: str
     passed: bool
@@ -116,13 +133,14 @@ class Finding:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
     def line(self) -> str:
+        """As a line of text, as `remp audit` prints it."""
         numbers = ", ".join(f"{name} {_short(number)}" for name, number in self.numbers.items())
         verdict = "pass" if self.passed else "FAIL"
         return f"{verdict}  {self.name:<16}  {self.sentence}" + (f"  ({numbers})" if numbers else "")
 
 
-def findings_text(findings: Sequence[Finding]) -> str:
-    """One line a property, and how many passed."""
+def findings_text(findings: Sequence[AuditFinding]) -> str:
+    """One line per property, and how many passed."""
     passed = sum(finding.passed for finding in findings)
     return "\n".join([*(finding.line() for finding in findings), f"{passed} of {len(findings)} properties hold"])
 
