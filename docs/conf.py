@@ -57,7 +57,6 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(torch|numpy|np|pathlib|sklearn|collections|typing|nn|scipy)\..*"),
     (r"py:.*", r"(Tensor|Path|Any|Callable|Literal|ClassVar|optional|default.*)"),
-    (r"py:.*", r"remp\.(?!errors\.)[a-z_]+\..*"),  # homes of public names; they are documented as remp.NAME
 ]
 suppress_warnings = [
     "config.cache",  # the settings of the gallery hold a function
