@@ -49,11 +49,12 @@ class Table:
     def note(self) -> str:
         """What the lines have in common, and of methods that rectify whether they would be better without."""
         result = replace(self.entries[0].result, data=visible(self.entries[0].result.data))
+        features = visible(f"{result.backbone} of {result.checkpoint}")
         cure = "Take --layers 0 of remp evaluate, or features that were trained for longer."
         return "\n".join(
             [
                 protocol_note(result),
-                f"Features: {visible(features)} ({result.checkpoint_hash[:12]}), "
+                f"Features: {features} ({result.checkpoint_hash[:12]}), "
                 f"transform {result.transform}. Differences: to {visible(self.reference)}, in points, paired by "
                 "episode.",
                 *(f"{name}: {found.sentence(cure)}" for name, found in self.without_layers.items()),
