@@ -201,6 +201,7 @@ def test_embeddings_of_ones_own_are_compared_on_episodes_of_their_classes():
     table = found.to_pandas()
     assert list(table.method) == [entry.name for part in found.tables for entry in part.entries]
     assert "4-way, 1-shot" in str(found)
+    assert "Features: own embeddings (" in str(found)
     with pytest.raises(KeyError, match="there are"):
         found["remp", 3]
 

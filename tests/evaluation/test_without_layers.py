@@ -16,7 +16,7 @@ def test_what_hurts_on_every_episode_is_said_with_figures_and_the_cure():
     found = WithoutLayers.of(SCORES, SCORES + 0.1)
     assert found.hurts
     said = found.sentence("Take --layers 0.")
-    assert said.startswith("Rectification hurts here: 50.00% with it, 60.00% without (-10.00 ± 0.00 points")
+    assert said.startswith("Rectification hurts here: 50.00 % with it, 60.00 % without (−10.00 ± 0.00 points")
     assert said.endswith("Take --layers 0.")
 
 

@@ -49,7 +49,8 @@ class Table:
     def note(self) -> str:
         """What the lines have in common, and of methods that rectify whether they would be better without."""
         result = replace(self.entries[0].result, data=visible(self.entries[0].result.data))
-        features = visible(f"{result.backbone} of {result.checkpoint}")
+        has_weights = result.checkpoint != "none"  # embeddings of one's own have none
+        features = visible(f"{result.backbone} of {result.checkpoint}" if has_weights else result.backbone)
         cure = "Take --layers 0 of remp evaluate, or features that were trained for longer."
         return "\n".join(
             [

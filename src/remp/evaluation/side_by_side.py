@@ -32,9 +32,7 @@ class Row:
     @property
     def lead(self) -> str:
         """The difference in points, with its sign."""
-        if self.difference is None:
-            return ""
-        return f"{100 * self.difference.mean:+.2f} ± {100 * self.difference.half_width:.2f}".replace("-", "−")
+        return "" if self.difference is None else _points(self.difference)
 
     @property
     def kind(self) -> str:
@@ -128,8 +126,8 @@ class WithoutLayers:
 
     def sentence(self, cure: str) -> str:
         """In words. cure: what to do where rectification hurts."""
-        points = f"{100 * self.difference.mean:+.2f} ± {100 * self.difference.half_width:.2f} points, paired"
-        figures = f"{self.with_layers:.2%} with it, {self.without:.2%} without ({points}, n = {self.difference.n})"
+        points = f"{_points(self.difference)} points, paired, n = {self.difference.n}"
+        figures = f"{100 * self.with_layers:.2f} % with it, {100 * self.without:.2f} % without ({points})"
         if self.hurts:
             return f"Rectification hurts here: {figures}. {cure}"
         if self.difference.mean - self.difference.half_width > 0:
@@ -143,6 +141,11 @@ class WithoutLayers:
             "difference": round(self.difference.mean, 6),
             "difference_half_width_95": round(self.difference.half_width, 6),
         }
+
+
+def _points(difference: Estimate) -> str:
+    """A difference in points, with its sign."""
+    return f"{100 * difference.mean:+.2f} ± {100 * difference.half_width:.2f}".replace("-", "−")
 
 
 def has_layers(method: str, settings: Mapping[str, Any]) -> bool:
