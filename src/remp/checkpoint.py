@@ -115,9 +115,10 @@ def take_weights(method: Method, path: Path, method_name: str, validation_set: I
         saved = {name: tensor for name, tensor in saved.items() if name.startswith("backbone.")}
     fitting = {name: t for name, t in saved.items() if name in own and own[name].shape == t.shape}
     missing = [name for name in own if name not in fitting]
-    if any(name.startswith("backbone.") for name in missing):
+    if unfit := next((name for name in missing if name.startswith("backbone.")), None):
+        there, here = _shape(saved.get(unfit)), _shape(own[unfit])
         raise CheckpointError(
-            f"the backbone of {path} does not fit the settings of this run (first difference: {missing[0]}): "
+            f"the backbone of {path} does not fit the settings of this run ({unfit} is {there} there, {here} here): "
             "take the backbone, its settings and the image size of the checkpoint"
         )
     method.load_state_dict(fitting, strict=False)

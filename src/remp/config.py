@@ -279,6 +279,7 @@ def _readable(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
         name, message = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
+        message = message.replace("Input should be", "it should be").replace("a valid tuple", "a list, as in [1, 2]")
         if problem["type"] == "missing":
             lines.append(f"{name} is needed: --{name.replace('_', '-')} VALUE, or a line '{name}: VALUE' in the file")
         else:

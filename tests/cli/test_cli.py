@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from remp import cli
+from remp import cli, open_data
 from remp.errors import RempError
 from remp.version import __version__
 
@@ -116,6 +116,11 @@ def test_resume_continues_and_takes_nothing_else(run, capsys, monkeypatch):
         (["train", "--data", "toy", "--learning-rte", "1"], "did you mean 'learning_rate'"),
         (["train", "--data", "nothing"], "there is no data set 'nothing'"),
         (["train", "none.yaml"], "there is no configuration file none.yaml"),
+        (["train", "--data", "toy", "--n-way", "1"], "n_way: got 1; it should be greater than or equal to 2"),
+        (
+            ["train", "--data", "toy", "--milestones", "5,10"],
+            "milestones: got '5,10'; it should be a list, as in [1, 2]",
+        ),
         (["train"], "data is needed: --data VALUE"),
         (["train", "--resume", "nowhere"], "is not the folder of a run"),
         (["evaluate", "nothing"], "there is no checkpoint 'nothing'"),
@@ -139,6 +144,21 @@ def test_shots_of_evaluation_given_as_a_setting_of_training_are_refused(run, cap
     code, printed = fails(capsys, monkeypatch, "evaluate", run, "--n_shot", "5")
     assert code == 1
     assert "'n_shot' is fixed by training" in printed
+
+
+def test_another_method_than_the_trained_one_is_for_compare(run, capsys, monkeypatch):
+    code, printed = fails(capsys, monkeypatch, "evaluate", run, "--method", "protonet")
+    assert code == 1
+    assert f"remp compare --features {run} --methods protonet" in printed
+
+
+def test_classes_that_were_trained_on_are_told(run):
+    few = ("--n-way", 3, "--n-query", 4, "--n-episodes", 3)
+    assert "NOT A FEW-SHOT" not in call("evaluate", run, *few)
+    warning = "NOT A FEW-SHOT ACCURACY: {} classes of toy / train have names of classes that the network was trained on"
+    seen = len(open_data("toy", "train").class_names)
+    assert warning.format(seen) in call("evaluate", run, *few, "--split", "train")
+    assert warning.format(seen) in call("compare", "--features", run, "--methods", "protonet", *few, "--split", "train")
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(prepared, tiny, tmp_path, capsys, monkeypatch):

@@ -54,6 +54,11 @@ def evaluate(
     file, overrides = file_and_settings(checkpoint, context.args, n_shot)
     if file is None:
         raise RempError("no checkpoint was given: give a file, the folder of a run, or the name of a shipped model")
+    if "method" in overrides:
+        raise ConfigError(
+            f"the method is fixed by training: leave --method out, or score others on the features of {file} with: "
+            f"remp compare --features {file} --methods {overrides['method']}"
+        )
     trained = load(file, **overrides)
     images = open_data(data or trained.config.data, split)
     tasks: list[tuple[Any, Any, int | None]] = [

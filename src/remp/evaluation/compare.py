@@ -54,6 +54,7 @@ class Table:
         cure = "Take --layers 0 of remp evaluate, or features that were trained for longer."
         return "\n".join(
             [
+                *filter(None, [visible(result.warning)]),
                 protocol_note(result),
                 f"Features: {features} ({result.checkpoint_hash[:12]}), "
                 f"transform {result.transform}. Differences: to {visible(self.reference)}, in points, paired by "
@@ -291,6 +292,7 @@ def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
         checkpoint=features.checkpoint,
         checkpoint_hash=features.checkpoint_hash,
         settings=settings_model(owner)().model_dump(mode="json"),
+        seen_classes=features.seen_classes,
     )
     return Row(name, result, seconds=seconds)
 

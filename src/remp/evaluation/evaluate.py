@@ -100,6 +100,7 @@ def evaluate(
         assumes_balance=trained.method.assumes_balance,
         checkpoint=trained.name,
         checkpoint_hash=trained.hash,
+        seen_classes=count_seen(trained, images),
     )
 
 
@@ -249,6 +250,12 @@ def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
 def _evaluating(method: Method) -> Iterator[None]:
     with evaluation_mode(method), torch.inference_mode():
         yield
+
+
+def count_seen(trained: Trained, images: ImageSet) -> int:
+    """How many classes of the set have the name of a class that was trained on."""
+    names = trained.info.get("class_names")
+    return len({str(name) for name in names} & set(images.class_names)) if isinstance(names, list) else 0
 
 
 def check_size(trained: Trained, images: ImageSet) -> None:

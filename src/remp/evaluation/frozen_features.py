@@ -10,7 +10,7 @@ from torch import Tensor
 from remp.backbones.embedding import Embedder
 from remp.datasets.base import ImageSet
 from remp.errors import ConfigError
-from remp.evaluation.evaluate import check_size, embed
+from remp.evaluation.evaluate import check_size, count_seen, embed
 from remp.methods.base import Method
 from remp.models import vector_method
 from remp.rectification.transform import FeatureTransform
@@ -29,7 +29,8 @@ class FrozenFeatures:
     """The features of a split, and where they come from.
 
     values: (n, dim), one row per image. base_mean: (dim,) mean over the training images, in the same space, or None.
-    transform: what was done to the backbone's output and is done to each episode.
+    transform: what was done to the backbone's output and is done to each episode. seen_classes: how many classes of
+    the split have the name of a class that the backbone was trained on.
     """
 
     images: ImageSet
@@ -39,6 +40,7 @@ class FrozenFeatures:
     backbone: str
     checkpoint: str
     checkpoint_hash: str
+    seen_classes: int = 0
 
 
 def frozen_features(
@@ -62,6 +64,7 @@ def frozen_features(
         backbone=trained.config.backbone,
         checkpoint=trained.name,
         checkpoint_hash=trained.hash,
+        seen_classes=count_seen(trained, images),
     )
 
 

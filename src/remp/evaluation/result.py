@@ -36,6 +36,8 @@ class Result:
         Whether answers depend on other queries, and whether all classes are taken to be equally frequent.
     checkpoint, checkpoint_hash : str
         Which weights.
+    seen_classes : int
+        How many classes of the split have the name of a class that these weights were trained on.
 
     Examples
     --------
@@ -64,6 +66,17 @@ class Result:
     checkpoint: str
     checkpoint_hash: str
     settings: dict[str, Any] = field(default_factory=dict)
+    seen_classes: int = 0
+
+    @property
+    def warning(self) -> str:
+        """What is to be known before the number is used: classes that were trained on. Mostly empty."""
+        if not self.seen_classes:
+            return ""
+        return (
+            f"NOT A FEW-SHOT ACCURACY: {self.seen_classes} classes of {self.data} / {self.split} have names of classes "
+            "that the network was trained on. Take another split or checkpoint"
+        )
 
     @property
     def estimate(self) -> Estimate:
@@ -76,7 +89,8 @@ class Result:
         Returns
         -------
         str
-            Four lines: mean and interval; protocol and kind of method; data, method and checkpoint; episodes.
+            Four lines: mean and interval; protocol and kind of method; data, method and checkpoint; episodes. A fifth
+            warns of classes that were trained on.
 
         Examples
         --------
@@ -96,7 +110,7 @@ class Result:
             f"({protocol.distribution}); {kind}{balance}; transform: {self.transform}\n"
             f"  {self.data} / {self.split} ({self.fingerprint[:12]}), {self.method} on {self.backbone}, "
             f"checkpoint {self.checkpoint} ({self.checkpoint_hash[:12]})\n"
-            f"  episodes {drawn}, hash {self.episode_hash[:16]}"
+            f"  episodes {drawn}, hash {self.episode_hash[:16]}" + (f"\n  {self.warning}" if self.warning else "")
         )
 
     def as_dict(self) -> dict[str, Any]:
