@@ -37,7 +37,6 @@ MODULES: dict[str, tuple[str, list[str]]] = {
         "rectification/layer.py",
         ["rectification/test_rectify.py", "rectification/test_range.py", "rectification/test_propagate.py"],
     ),
-    "sums": ("rectification/sums.py", ["rectification/test_propagate.py"]),
     "propagation": ("rectification/propagate.py", ["rectification/test_propagate.py"]),
     "statistics": ("evaluation/statistics.py", ["evaluation/test_statistics.py"]),
     "calibration": ("propagation/calibration.py", ["propagation/test_calibration.py"]),
@@ -64,7 +63,7 @@ EQUIVALENT: set[tuple[str, str, str]] = {
     # a shortcut: the formula below gives 1, too
     ("layer", "if share == 0:", "0  ->  1"),
     # of one episode, as all rows are
-    ("sums", "smallest = weights.amin((-2, -1), keepdim=True)", "True  ->  False"),
+    ("layer", "smallest = weights.amin((-2, -1), keepdim=True)", "True  ->  False"),
     # of two dimensions, the last is number 1
     (
         "propagation",

@@ -3,7 +3,7 @@
 import torch
 
 from remp.methods.bd_cspn import completed_weights, cosines, in_unshifted_items, shift_queries
-from remp.methods.maths.feature_norms import cl2n_products
+from remp.methods.maths.whole_episode import cl2n_products
 
 
 def unit_items() -> torch.Tensor:

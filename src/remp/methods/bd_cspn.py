@@ -1,6 +1,6 @@
 """BD-CSPN: bias diminishing and cosine-similarity prototypes."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -8,8 +8,7 @@ from torch import Tensor
 from remp.checks import check_choice, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.feature_norms import cl2n_products
-from remp.methods.maths.whole_episode import mean_weights, squared_distances
+from remp.methods.maths.whole_episode import cl2n_products, mean_weights, squared_distances
 
 Metric = Literal["cosine", "euclidean"]
 Weighting = Literal["across-classes", "within-class"]
@@ -33,9 +32,9 @@ class BDCSPN(Method):
     queries and completed prototypes. match_shifted: whether it is the shifted queries that are matched.
     """
 
-    transductive: ClassVar[bool] = True
-    assumes_balance: ClassVar[bool] = True  # equal means of support and queries: classes equally frequent in both
-    frozen: ClassVar[bool] = True
+    transductive = True
+    assumes_balance = True  # equal means of support and queries: classes equally frequent in both
+    frozen = True
 
     def __init__(
         self,

@@ -1,11 +1,12 @@
 """CAN: cross attention between each class and each query, and its transductive form."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes
 from remp.methods.base import Method, dense_cross_entropy, for_training_classes, map_shape, positions
 from remp.methods.maths.whole_episode import means_with_queries
@@ -29,7 +30,7 @@ class CAN(Method):
     1 for the global one.
     """
 
-    uses_maps: ClassVar[bool] = True
+    uses_maps = True
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class CAN(Method):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        require_positive(scale=scale, attention_temperature=attention_temperature)
         channels, height, width = map_shape(self)
         self.scale, self.local_weight = scale, local_weight
         self.attention = CrossAttention(height * width, attention_temperature)
@@ -83,29 +85,14 @@ class CANT(CAN):
     any other number. Training is that of CAN.
 
     rounds, joining_share: how often queries join, and how many of them in the first round; twice as many in the second.
-    scale: of the cosine. attention_temperature: of the softmax over positions. local_weight: of the local term,
-    beside 1 for the global one.
     """
 
-    transductive: ClassVar[bool] = True
+    transductive = True
 
-    def __init__(
-        self,
-        *args: Any,
-        rounds: int = 2,
-        joining_share: float = 35 / 75,
-        scale: float = 7.0,
-        attention_temperature: float = 0.025,
-        local_weight: float = 0.5,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            *args,
-            scale=scale,
-            attention_temperature=attention_temperature,
-            local_weight=local_weight,
-            **kwargs,
-        )
+    def __init__(self, *args: Any, rounds: int = 2, joining_share: float = 35 / 75, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        require_at_least(0, rounds=rounds)
+        require_share(joining_share=joining_share)
         self.rounds, self.joining_share = rounds, joining_share
 
     def logits(self, episodes: Episodes) -> Tensor:

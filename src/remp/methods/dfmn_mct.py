@@ -2,7 +2,7 @@
 
 import math
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -44,8 +44,8 @@ class DFMNMCT(Method):
     mirrored images and over the maps of the last block but one, too. Ready-made maps are the only view of their images.
     """
 
-    transductive: ClassVar[bool] = True
-    uses_maps: ClassVar[bool] = True
+    transductive = True
+    uses_maps = True
 
     def __init__(
         self,

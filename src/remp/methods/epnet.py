@@ -1,6 +1,6 @@
 """EPNet: embedding propagation network."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +34,8 @@ class EPNet(PretrainedMethod):
     and labels spread, below 1. classification_weight: of the linear classifier on plain features beside the episodes.
     """
 
-    transductive: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
+    transductive = True
+    frozen = True
 
     def __init__(
         self,

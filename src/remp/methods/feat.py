@@ -1,6 +1,6 @@
 """FEAT: few-shot embedding adaptation with a transformer."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,7 +35,7 @@ class FEAT(PretrainedMethod):
     output_dropout: in training. The layers are d x d: give wide backbones `readout: average`.
     """
 
-    attention_rate: ClassVar[float] = 10.0
+    attention_rate = 10.0
 
     def __init__(
         self,

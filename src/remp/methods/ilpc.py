@@ -1,6 +1,6 @@
 """iLPC: iterative label propagation and cleaning."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,15 @@ from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
 from remp.methods.base import Method
-from remp.methods.maths.feature_norms import centred_on_sphere, power_transform
 from remp.methods.maths.sinkhorn import sinkhorn
-from remp.methods.maths.whole_episode import inner_products, mean_weights, stacked, unit_weights
+from remp.methods.maths.whole_episode import (
+    centred_on_sphere,
+    inner_products,
+    mean_weights,
+    power_transform,
+    stacked,
+    unit_weights,
+)
 from remp.rectification.number_range import TINY
 from remp.rectification.similarity import unit
 
@@ -38,10 +44,10 @@ class ILPC(Method):
     cleaning_steps, cleaning_rate: of gradient descent. selected: queries of a class that join the support in a round.
     """
 
-    transductive: ClassVar[bool] = True
-    assumes_balance: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
-    trainable: ClassVar[bool] = False
+    transductive = True
+    assumes_balance = True
+    frozen = True
+    trainable = False
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
 """Label-shift EM: the shares of the classes among the queries, estimated from the answers of a classifier."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.methods.maths.feature_norms import cl2n
+from remp.methods.maths.whole_episode import cl2n
 from remp.rectification import Rectification
 from remp.rectification.rectify import rectify
 
@@ -25,8 +25,8 @@ class LabelShiftEM(Method):
     normalise: features centred on the mean of the training classes where known, with L2 norm 1.
     """
 
-    transductive: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
+    transductive = True
+    frozen = True
 
     def __init__(self, *args: Any, steps: int = 20, scale: float = 10.0, normalise: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,6 +1,6 @@
 """Label spreading on the graph of an episode."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -10,8 +10,8 @@ from remp.checks import check_choice, require_at_least, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
 from remp.methods.base import Method
-from remp.methods.maths.feature_norms import cl2n_products
 from remp.methods.maths.graph import nearest_neighbours, normalise, propagate, without_loops
+from remp.methods.maths.whole_episode import cl2n_products
 
 Kernel = Literal["rbf", "knn"]
 
@@ -33,8 +33,8 @@ class LabelSpreading(Method):
     and 1.
     """
 
-    transductive: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
+    transductive = True
+    frozen = True
 
     def __init__(
         self,

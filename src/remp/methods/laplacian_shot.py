@@ -1,7 +1,7 @@
 """LaplacianShot."""
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,8 +10,7 @@ from remp.checks import require_at_least
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
 from remp.methods.bd_cspn import completed_weights, shift_queries
-from remp.methods.maths.feature_norms import cl2n_products
-from remp.methods.maths.whole_episode import mean_weights, squared_distances
+from remp.methods.maths.whole_episode import cl2n_products, mean_weights, squared_distances
 
 
 class LaplacianShot(Method):
@@ -30,9 +29,9 @@ class LaplacianShot(Method):
     changes by a smaller share, from the third update on.
     """
 
-    transductive: ClassVar[bool] = True
-    assumes_balance: ClassVar[bool] = True  # through the shift of BD-CSPN only
-    frozen: ClassVar[bool] = True
+    transductive = True
+    assumes_balance = True  # through the shift of BD-CSPN only
+    frozen = True
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Meta-Baseline."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ class MetaBaseline(PretrainedMethod):
     after it (the paper goes from 0.1, which falls to 0.01, to 0.001). cosine_scale: the scale at the start.
     """
 
-    frozen: ClassVar[bool] = True
+    frozen = True
 
     def __init__(
         self,

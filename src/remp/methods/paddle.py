@@ -1,6 +1,6 @@
 """PADDLE: soft k-means that leaves classes empty when the queries do not speak for them."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -36,8 +36,8 @@ class PADDLE(Method):
     their "range" in each dimension.
     """
 
-    transductive: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
+    transductive = True
+    frozen = True
 
     def __init__(
         self,

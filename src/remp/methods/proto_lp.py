@@ -1,6 +1,6 @@
 """ProtoLP: prototypes and a label propagation over a graph of prototypes, in turn."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,9 +8,16 @@ from torch import Tensor
 from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.feature_norms import centred_on_sphere, power_transform
 from remp.methods.maths.sinkhorn import Plan, balanced
-from remp.methods.maths.whole_episode import inner_products, mean_weights, squared_distances, stacked, unit_weights
+from remp.methods.maths.whole_episode import (
+    centred_on_sphere,
+    inner_products,
+    mean_weights,
+    power_transform,
+    squared_distances,
+    stacked,
+    unit_weights,
+)
 from remp.rectification.number_range import TINY
 from remp.rectification.similarity import unit
 
@@ -34,10 +41,10 @@ class ProtoLP(Method):
     mixture: share of propagated labels. tolerance: by how much a balanced share may miss its target.
     """
 
-    transductive: ClassVar[bool] = True
-    assumes_balance: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
-    trainable: ClassVar[bool] = False
+    transductive = True
+    assumes_balance = True
+    frozen = True
+    trainable = False
 
     def __init__(
         self,

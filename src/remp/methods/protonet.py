@@ -1,6 +1,6 @@
 """Prototypical Networks."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -20,7 +20,7 @@ class ProtoNet(Method):
     training on long features; which class is nearest does not depend on it.
     """
 
-    frozen: ClassVar[bool] = True
+    frozen = True
 
     def __init__(self, *args: Any, scale: float = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

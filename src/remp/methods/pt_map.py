@@ -1,6 +1,6 @@
 """PT-MAP: power transform, then prototypes and balanced assignments in turn."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,12 +8,13 @@ from torch import Tensor
 from remp.checks import require_at_least, require_positive, require_share
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
-from remp.methods.maths.feature_norms import centred, power_transform
 from remp.methods.maths.sinkhorn import Plan, balanced
 from remp.methods.maths.whole_episode import (
+    centred,
     inner_products,
     mean_weights,
     normalised_products,
+    power_transform,
     squared_distances,
     stacked,
 )
@@ -38,10 +39,10 @@ class PTMAP(Method):
     may miss its share of the queries.
     """
 
-    transductive: ClassVar[bool] = True
-    assumes_balance: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
-    trainable: ClassVar[bool] = False
+    transductive = True
+    assumes_balance = True
+    frozen = True
+    trainable = False
 
     def __init__(
         self,

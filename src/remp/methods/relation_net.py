@@ -1,6 +1,6 @@
 """Relation Network."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class RelationNet(Method):
     paper, or "cross-entropy" over the classes. relation_width: channels of the head.
     """
 
-    uses_maps: ClassVar[bool] = True
+    uses_maps = True
 
     def __init__(
         self,

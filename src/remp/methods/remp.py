@@ -1,7 +1,7 @@
 """ReMP: rectified metric propagation."""
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +46,7 @@ class ReMP(Method):
     paper.
     """
 
-    frozen: ClassVar[bool] = True
+    frozen = True
 
     def __init__(
         self,

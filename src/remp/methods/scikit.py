@@ -1,6 +1,6 @@
 """Classifiers of scikit-learn as methods: what users compare with first."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ class LogisticRegression(Method):
     inverse of the L2 penalty.
     """
 
-    frozen: ClassVar[bool] = True
-    trainable: ClassVar[bool] = False
+    frozen = True
+    trainable = False
 
     def __init__(self, *args: Any, cost: float = 1.0, normalise: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -51,8 +51,8 @@ class NearestNeighbours(Method):
     so that the nearest have the largest cosine.
     """
 
-    frozen: ClassVar[bool] = True
-    trainable: ClassVar[bool] = False
+    frozen = True
+    trainable = False
 
     def __init__(self, *args: Any, neighbours: int = 5, normalise: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

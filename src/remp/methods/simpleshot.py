@@ -1,13 +1,13 @@
 """SimpleShot."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
 from remp.checks import check_choice
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.methods.maths.feature_norms import cl2n
+from remp.methods.maths.whole_episode import cl2n
 from remp.rectification.rectify import class_means
 from remp.rectification.similarity import negative_squared_distance
 
@@ -28,7 +28,7 @@ class SimpleShot(Method):
     normalisation: "un" features as they are, "l2n" with L2 norm 1, "cl2n" centred and then with L2 norm 1.
     """
 
-    frozen: ClassVar[bool] = True
+    frozen = True
 
     def __init__(self, *args: Any, normalisation: Variant = "cl2n", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

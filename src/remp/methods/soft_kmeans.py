@@ -1,12 +1,12 @@
 """Soft k-means that starts from the labelled images."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
 from remp.episodes import Episodes
 from remp.methods.base import Method
-from remp.methods.maths.feature_norms import cl2n
+from remp.methods.maths.whole_episode import cl2n
 from remp.rectification import Rectification
 from remp.rectification.rectify import rectify
 
@@ -26,8 +26,8 @@ class SoftKMeans(Method):
     normalise: features centred on the mean of the training classes where known, with L2 norm 1.
     """
 
-    transductive: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
+    transductive = True
+    frozen = True
 
     def __init__(self, *args: Any, steps: int = 10, scale: float = 10.0, normalise: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

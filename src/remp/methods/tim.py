@@ -1,8 +1,9 @@
 """Transductive information maximisation, by gradient descent and by alternating directions."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -99,10 +100,10 @@ class TIMGD(Method):
     squared distance. steps, step_size: of Adam.
     """
 
-    transductive: ClassVar[bool] = True
-    assumes_balance: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
-    trainable: ClassVar[bool] = False
+    transductive = True
+    assumes_balance = True
+    frozen = True
+    trainable = False
 
     def __init__(
         self,
@@ -121,8 +122,21 @@ class TIMGD(Method):
         self.information = InformationLoss(cross_entropy, marginal, conditional, temperature)
         self.steps, self.step_size = steps, step_size
 
+    def information_for(self, episodes: Episodes) -> InformationLoss:
+        """What is minimised for these tasks."""
+        return self.information
+
     def logits(self, episodes: Episodes) -> Tensor:
-        return descend(episodes, self.information, steps=self.steps, step_size=self.step_size)
+        information, items, n_support = (
+            self.information_for(episodes),
+            unit(stacked(episodes)),
+            episodes.support.shape[1],
+        )
+        labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)
+        start = class_means(items[:, :n_support], episodes.support_labels, episodes.n_way)
+        slope = partial(information.gradient, items=items, labels=labels)
+        prototypes = adam(start, slope, steps=self.steps, step_size=self.step_size)
+        return information.temperature / 2 * negative_squared_distance(items[:, n_support:], prototypes)
 
 
 class TIMADM(Method):
@@ -138,9 +152,9 @@ class TIMADM(Method):
     distance. steps: updates. step_size: share of the way to the closed-form solution.
     """
 
-    transductive: ClassVar[bool] = True
-    assumes_balance: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
+    transductive = True
+    assumes_balance = True
+    frozen = True
 
     def __init__(
         self,
@@ -189,15 +203,6 @@ class TIMADM(Method):
         return (sharpened - self.evenness * sharpened.logsumexp(-1, keepdim=True)).softmax(-2)
 
 
-def descend(episodes: Episodes, information: InformationLoss, *, steps: int, step_size: float) -> Tensor:
-    """Adam on the prototypes, from the class means: episodes of features -> logits (E, Q, N)."""
-    items, n_support = unit(stacked(episodes)), episodes.support.shape[1]
-    labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)
-    start = class_means(items[:, :n_support], episodes.support_labels, episodes.n_way)
-    prototypes = adam(start, lambda at: information.gradient(at, items, labels), steps=steps, step_size=step_size)
-    return information.temperature / 2 * negative_squared_distance(items[:, n_support:], prototypes)
-
-
 def _solution(weights: Tensor, probabilities: Tensor, targets: Tensor, importance: Tensor) -> Tensor:
     """The closed-form prototypes, as weights of the items (E, N, n)."""
     own = (probabilities * importance).sum(-1, keepdim=True)
@@ -208,7 +213,7 @@ def _solution(weights: Tensor, probabilities: Tensor, targets: Tensor, importanc
 _MANY_SHOTS = 5
 
 
-class AlphaTIM(Method):
+class AlphaTIM(TIMGD):
     """Veilleux, Boudiaf, Piantanida, Ben Ayed: Realistic Evaluation of Transductive Few-Shot Learning, 2021.
     https://arxiv.org/abs/2204.11181
 
@@ -219,14 +224,10 @@ class AlphaTIM(Method):
     The public code tunes alpha by shots on validation classes; both of its values are kept here: `alpha_few` below 5
     labelled images per class in the mean, `alpha_many` from 5 on.
 
-    alpha_few, alpha_many: alpha of the entropies with few and with many labelled images. cross_entropy, marginal,
-    conditional: weights of the three terms. temperature: of the softmax, of half the squared distance.
-    steps, step_size: of Adam.
+    alpha_few, alpha_many: alpha of the entropies with few and with many labelled images.
     """
 
-    transductive: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
-    trainable: ClassVar[bool] = False
+    assumes_balance = False
 
     def __init__(
         self,
@@ -236,19 +237,10 @@ class AlphaTIM(Method):
         cross_entropy: float = 1.0,
         marginal: float = 1.0,
         conditional: float = 1.0,
-        temperature: float = 15.0,
-        steps: int = 1000,
-        step_size: float = 1e-4,
         **kwargs: Any,
     ) -> None:
-        super().__init__(*args, **kwargs)
-        require_at_least(0, steps=steps)
-        require_positive(step_size=step_size)
-        self.few = InformationLoss(cross_entropy, marginal, conditional, temperature, alpha_few)
-        self.many = InformationLoss(cross_entropy, marginal, conditional, temperature, alpha_many)
-        self.steps, self.step_size = steps, step_size
+        super().__init__(*args, cross_entropy=cross_entropy, marginal=marginal, conditional=conditional, **kwargs)
+        self.few, self.many = (replace(self.information, alpha=alpha) for alpha in (alpha_few, alpha_many))
 
-    def logits(self, episodes: Episodes) -> Tensor:
-        shots = episodes.support.shape[1] / episodes.n_way
-        information = self.many if shots >= _MANY_SHOTS else self.few
-        return descend(episodes, information, steps=self.steps, step_size=self.step_size)
+    def information_for(self, episodes: Episodes) -> InformationLoss:
+        return self.many if episodes.support.shape[1] / episodes.n_way >= _MANY_SHOTS else self.few

@@ -1,6 +1,6 @@
 """TPN: transductive propagation network."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -32,8 +32,8 @@ class TPN(Method):
     spread, below 1. scale_width: channels of the network for the scales.
     """
 
-    transductive: ClassVar[bool] = True
-    uses_maps: ClassVar[bool] = True
+    transductive = True
+    uses_maps = True
 
     def __init__(
         self, *args: Any, neighbours: int = 20, alpha: float = 0.99, scale_width: int = 64, **kwargs: Any

@@ -1,6 +1,6 @@
 """UNEM: the updates of PADDLE as the layers of a network, with constants that were learned."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +30,8 @@ class UNEM(Method):
     learns them for each data set and number of labelled images. They are parameters: training goes on from them.
     """
 
-    transductive: ClassVar[bool] = True
-    frozen: ClassVar[bool] = True
+    transductive = True
+    frozen = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from remp.errors import ConfigError, DataError
 from remp.rectification import Metric, Rectification
-from remp.rectification.layer import scores
+from remp.rectification.layer import QuerySums, State, attention_weights, query_sums, scores
 from remp.rectification.number_range import largest_safe, to_dtype_from_best
-from remp.rectification.sums import QuerySums, State, attention_weights, query_sums
 from remp.rectification.transform import RowTransform, TransformOfRows, fit_transform
 from remp.rows import Block, Rows, Shard, shard_of
 from remp.rows.dataset import as_rows

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from remp.methods.maths.feature_norms import centred_on_sphere, cl2n, cl2n_products, power_transform
+from remp.methods.maths.whole_episode import centred_on_sphere, cl2n, cl2n_products, power_transform
 
 
 def random_items(n_items: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
