@@ -48,7 +48,7 @@ def test_a_method_that_changes_its_network_from_task_to_task_predicts_too(train_
     model = remp.load(train_tiny("maml", method="maml", episodes=2, milestones=[]))
     found = model.predict(test_images.images[:4], [0, 0, 1, 1], test_images.images[4:8])
     assert found.probabilities.shape == (4, 2)
-    with pytest.raises(ConfigError, match="MAML changes its features from task to task: give transform="):
+    with pytest.raises(ConfigError, match="MAML changes its features from task to task: set transform to none"):
         model.predict(test_images.images[:4], [0, 0, 1, 1], test_images.images[4:8], transform="l2")
 
 

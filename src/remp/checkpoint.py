@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ def load_trained(path: Path, overrides: dict[str, Any] | None = None) -> Trained
     config = _changed(_config_in(info, path), overrides or {})
     image_size, n_classes = _sizes_in(info, path)
     weights = finite_weights(tensors, path)
-    with _fitting(path):
+    with border(f"{path} does not fit", _AGAIN, CheckpointError):
         n_bytes = _TIMES_THE_WEIGHTS * sum(t.nbytes for t in weights.values()) + _FREE_BYTES
         try:
             method = build_blank(config, image_size, n_classes, n_bytes)
@@ -153,10 +152,6 @@ _NUMBERS = {
     torch.uint8, torch.bool,
 }  # fmt: skip
 _LARGEST_SIDE, _MOST_CLASSES = 4096, 10**6
-
-
-def _fitting(path: Path) -> AbstractContextManager[None]:
-    return border(f"{path} does not fit", _AGAIN, CheckpointError)
 
 
 def _config_in(info: dict[str, Any], path: Path) -> RunConfig:

@@ -48,6 +48,13 @@ def require_share(**settings: float) -> None:
             raise ConfigError(f"{name} is {value}; needed a share, above 0 and at most 1")
 
 
+def require_below_one(**settings: float) -> None:
+    """Raise a ConfigError unless every setting is 0 or more and below 1."""
+    for name, value in settings.items():
+        if not 0 <= value < 1:
+            raise ConfigError(f"{name} is {value}; needed a number of at least 0, below 1")
+
+
 def check_choice(name: str, value: str, choices: Any) -> None:
     """Raise a ConfigError unless `value` is one of the strings of the Literal `choices`."""
     if value not in get_args(choices):

@@ -116,10 +116,8 @@ class RunConfig(BaseModel):
     def images_of(self, episodes: int) -> int:
         """Images in that many episodes from the beginning of the training."""
         first = min(episodes, round(self.first_share * self.episodes))
-        of_first = (self.first_way or self.n_way) * (
-            (self.first_shot or self.n_shot) + (self.first_query or self.n_query)
-        )
-        return first * of_first + (episodes - first) * self.n_way * (self.n_shot + self.n_query)
+        counts = ((first, self.first_protocol), (episodes - first, self.train_protocol))
+        return sum(count * (sum(shape.shots) + shape.n_way * shape.n_query) for count, shape in counts)
 
     @property
     def validation_protocol(self) -> Protocol:

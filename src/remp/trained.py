@@ -13,13 +13,13 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from remp.backbones import BACKBONES, Backbone
-from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_images
+from remp.backbones.embedding import Normalisation, embed_images
 from remp.config import RunConfig
 from remp.datasets.decode import square
 from remp.episodes import Episodes
-from remp.errors import ConfigError, EpisodeError
+from remp.errors import EpisodeError
 from remp.methods import KNOWN, METHODS
-from remp.methods.base import Method, device_of, evaluation_mode
+from remp.methods.base import Method, device_of, evaluation_mode, takes_images
 from remp.rectification.transform import FeatureTransform
 
 Pictures = np.ndarray | Sequence[Image.Image] | Sequence[np.ndarray]
@@ -138,17 +138,12 @@ class Trained:
             raise EpisodeError("there is no picture to label: give at least one as query")
         together = np.concatenate([labelled, asked])
         prepare = partial(self.normalisation.of, device=device_of(method))
-        is_plain = type(method).score is Method.score  # otherwise it takes images
-        if not is_plain and chosen != NO_TRANSFORM:
-            raise ConfigError(
-                f"transform is {str(chosen)!r}, but {type(method).__name__} changes its features from task to task: "
-                'give transform="none"'
-            )
+        of_images = takes_images(method, chosen)
         with evaluation_mode(method), torch.inference_mode():
-            if is_plain:
-                items = embed_images(method.embed, prepare, together, batch=_BATCH, transform=chosen)
-            else:
+            if of_images:
                 items = prepare(together)
+            else:
+                items = embed_images(method.embed, prepare, together, batch=_BATCH, transform=chosen)
             episodes = Episodes(
                 support=items[: len(labelled)][None],
                 support_labels=torch.from_numpy(codes.reshape(1, -1)).to(items.device),
@@ -156,7 +151,7 @@ class Trained:
                 query_labels=None,
                 n_way=len(classes),
             )
-            logits = method.logits(chosen.episodes(episodes)) if is_plain else method.score(episodes)
+            logits = method.score(episodes) if of_images else method.logits(chosen.episodes(episodes))
         probabilities = logits[0].double().softmax(-1).cpu().numpy()
         return Prediction(classes[probabilities.argmax(1)], probabilities, classes)
 

@@ -114,6 +114,17 @@ def test_all_are_the_methods_that_say_they_work_on_frozen_features():
 
 def test_the_reference_is_scored_whether_named_or_not():
     assert chosen_methods("remp", "protonet") == ["remp", "protonet"]
+    assert chosen_methods(" remp, protonet", "protonet") == ["remp", "protonet"]
+
+
+def test_a_class_of_ones_own_is_compared_with_all_others_or_they_with_it():
+    class Guess(METHODS["protonet"]):
+        pass
+
+    frozen = chosen_methods("all", "protonet")
+    name = chosen_methods([Guess], "protonet")[0]
+    assert chosen_methods(["all", Guess], "protonet") == [*frozen, name]
+    assert chosen_methods("all", name) == [*frozen, name]
 
 
 def test_a_method_that_is_unknown_or_needs_training_is_refused_with_the_nearest():

@@ -231,7 +231,7 @@ def test_a_method_of_its_own_per_task_is_given_one_episode_of_images_at_a_time(t
 
 
 def test_a_transform_is_refused_where_features_depend_on_the_task(test_images):
-    with pytest.raises(ConfigError, match="PerTask changes its features from task to task: set --transform none"):
+    with pytest.raises(ConfigError, match="PerTask changes its features from task to task: set transform to none"):
         accuracies(PerTask(), test_images, NORMALISATION, drawn(test_images), FeatureTransform.parse("l2"))
 
 
@@ -254,3 +254,12 @@ def test_no_size_is_advised_where_the_channels_differ(trained, test_images):
     grey = replace(test_images, images=test_images.images[..., :1])
     with pytest.raises(CheckpointError, match=r"has 16x16x1: take another checkpoint"):
         evaluate(trained, grey, PROTOCOL)
+
+
+def test_features_of_other_images_are_refused(trained, test_images):
+    features = embed(trained.method, test_images.images, trained.normalisation)
+    given = evaluate(trained, test_images, Protocol(3, 1, 2), n_episodes=5, features=features)
+    made = evaluate(trained, test_images, Protocol(3, 1, 2), n_episodes=5)
+    np.testing.assert_array_equal(given.accuracies, made.accuracies)
+    with pytest.raises(EpisodeError, match=r"got features of 61 images; needed those of all 60 of "):
+        evaluate(trained, test_images, Protocol(3, 1, 2), features=torch.cat([features, features[:1]]))

@@ -9,6 +9,7 @@ import torch
 
 from remp.config import settings_model
 from remp.episodes import Episodes
+from remp.errors import ConfigError
 from remp.methods import METHODS, Method
 
 DOCS = Path(__file__).parents[2] / "docs" / "methods"
@@ -114,3 +115,27 @@ def test_a_method_has_a_page_that_names_its_settings(name):
     text = (DOCS / shared[1] if shared else page).read_text(encoding="utf-8")
     missing = [setting for setting in settings_model(METHODS[name]).model_fields if f"`{setting}`" not in text]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("can", {"attention_temperature": 0.0}),
+        ("can-t", {"joining_share": -0.5}),
+        ("dfmn-mct", {"updates": -1}),
+        ("feat", {"temperature": 0.0}),
+        ("label-shift-em", {"steps": -1}),
+        ("maml", {"inner_rate": -0.01}),
+        ("metaoptnet-ridge", {"ridge": -50.0}),
+        ("metaoptnet-svm", {"cost": 0.0}),
+        ("protonet", {"scale": -1.0}),
+        ("remp", {"alpha": -0.1}),
+        ("remp", {"train_layers": -1}),
+        ("tadam", {"metric_scale": 0.0}),
+    ],
+    ids=str,
+)
+def test_a_setting_that_would_turn_answers_around_or_overflow_is_refused_when_the_method_is_made(name, settings):
+    (setting,) = settings
+    with pytest.raises(ConfigError, match=f"{setting} is"):
+        METHODS[name](feature_shape=MAP if METHODS[name].uses_maps else VECTOR, n_classes=5, **settings)

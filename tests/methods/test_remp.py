@@ -217,8 +217,8 @@ def test_an_image_without_any_feature_does_not_spoil_the_gradient():
         ({"projection": "learned-1x1", "feature_shape": (256,)}, r"needs their \(channels, height, width\)"),
         ({"global_similarity": "dot"}, "choose from: euclidean, plain-euclidean, cosine"),
         ({"repulsion": "neg"}, "choose from: negative, zero, none"),
-        ({"projection": "learned"}, "needs feature_shape"),
-        ({"n_classes": 5}, "needs feature_shape"),
+        ({"projection": "learned"}, "give feature_shape"),
+        ({"n_classes": 5}, "give feature_shape"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings, message):

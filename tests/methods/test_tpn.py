@@ -91,5 +91,5 @@ def test_a_scale_is_never_zero():
 
 @pytest.mark.parametrize("settings", [{"alpha": 1.0}, {"alpha": -0.1}, {"neighbours": 0}])
 def test_settings_that_mean_nothing_are_refused(settings):
-    with pytest.raises(ConfigError, match="needed neighbours >= 1, 0 <= alpha < 1"):
+    with pytest.raises(ConfigError, match=r"alpha is|neighbours is"):
         make(**settings)

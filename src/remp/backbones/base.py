@@ -67,13 +67,19 @@ class Backbone(nn.Module):
         return depth, rows, columns
 
 
-def after_each_stage(layers: nn.Sequential, n_stages: int, images: Tensor) -> list[Tensor]:
-    """Outputs after each of `n_stages` equally long parts of `layers`."""
-    length = len(layers) // n_stages
-    outputs: list[Tensor] = []
-    for i in range(n_stages):
-        outputs.append(layers[i * length : (i + 1) * length](outputs[-1] if outputs else images))
-    return outputs
+class FourBlocks(Backbone):
+    """A backbone of four blocks: equally long parts of `blocks`, one after the other."""
+
+    blocks: nn.Sequential
+
+    def maps(self, images: Tensor) -> Tensor:
+        return self.blocks(images)
+
+    def stages(self, images: Tensor) -> list[Tensor]:
+        length, outputs = len(self.blocks) // 4, [images]
+        for start in range(0, 4 * length, length):
+            outputs.append(self.blocks[start : start + length](outputs[-1]))
+        return outputs[1:]
 
 
 def batch_norms(backbone: nn.Module) -> list[nn.BatchNorm2d]:

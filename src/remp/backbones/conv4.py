@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
-from remp.backbones.base import Backbone, Readout, after_each_stage
+from remp.backbones.base import FourBlocks, Readout
 from remp.errors import ConfigError
 
 
-class Conv4(Backbone):
+class Conv4(FourBlocks):
     """The four-layer network of Vinyals et al. (Matching Networks, 2016) and Snell et al. (ProtoNet, 2017).
 
     width: channels of each block. readout: how a map becomes a vector, "flatten" or the "average" over its positions.
@@ -43,9 +43,3 @@ class Conv4(Backbone):
                 nn.ReLU(inplace=True) if i < 3 or last_relu else nn.Identity(),
             ]
         self.blocks = nn.Sequential(*blocks)
-
-    def maps(self, images: Tensor) -> Tensor:
-        return self.blocks(images)
-
-    def stages(self, images: Tensor) -> list[Tensor]:
-        return after_each_stage(self.blocks, 4, images)

@@ -77,7 +77,7 @@ def load_published(published: Published, side: int | None = None) -> Embedder:
     normalisation = Normalisation(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)  # not that of most ImageNet weights
     return Embedder(
         name=published.name,
-        hash=embedding_hash(weights_hash(path), side, normalisation),
+        hash=embedding_hash(hashlib.sha256(path.read_bytes()).hexdigest(), side, normalisation),
         dim=HEAD,
         side=side,
         trained_on="ImageNet",
@@ -223,11 +223,6 @@ class BuiltWhenUsed:
 
 def _itself(network: nn.Module) -> nn.Module:
     return network
-
-
-def weights_hash(path: Path) -> str:
-    """SHA-256 of the file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from remp.backbones.base import Backbone, Readout, after_each_stage
+from remp.backbones.base import FourBlocks, Readout
 from remp.errors import ConfigError
 
 
@@ -54,7 +54,7 @@ VARIANTS = {
 }
 
 
-class ResNet12(Backbone):
+class ResNet12(FourBlocks):
     """Four residual blocks of three convolutions.
 
     variant: "dfmn" is the network of DFMN-MCT (Kye et al., 2020), on which ReMP builds: 512 x 6 x 6 for 84 x 84 images;
@@ -91,12 +91,6 @@ class ResNet12(Backbone):
             settings.initialise(convolution.weight)
             if convolution.bias is not None:
                 nn.init.zeros_(convolution.bias)
-
-    def maps(self, images: Tensor) -> Tensor:
-        return self.blocks(images)
-
-    def stages(self, images: Tensor) -> list[Tensor]:
-        return after_each_stage(self.blocks, 4, images)
 
 
 class ResidualBlock(nn.Module):

@@ -12,8 +12,8 @@ import torch
 from remp.checks import nearest, required
 from remp.config import settings_model
 from remp.datasets.base import ImageSet
-from remp.episodes import Protocol
-from remp.episodes.files import EpisodeFile, episode_hash
+from remp.episodes import Episodes, Protocol
+from remp.episodes.files import episode_hash
 from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, score_embedded
 from remp.evaluation.frozen_features import FrozenFeatures
@@ -227,22 +227,23 @@ def compare_features(
     with progress("comparing", len(names) * len(protocols), unit="classifiers") as bar:
         tables = []
         for protocol in protocols:
-            drawn = _draw(features.images, protocol, n_episodes, seed)
+            episodes = draw_episodes(features.images, protocol, n_episodes=n_episodes, seed=seed)
             entries = []
             for name in names:
-                entries.append(_score(name, features, drawn))
+                entries.append(_score(name, features, episodes, protocol, seed))
                 bar.advance(note=name)
-            tables.append(_table(protocol, reference, entries, _plain(features, drawn, entries)))
+            tables.append(_table(protocol, reference, entries, _plain(features, episodes, entries)))
     return Comparison(tuple(tables))
 
 
 def chosen_methods(methods: str | Sequence[str | type[Method]], reference: str) -> list[str]:
     """The names asked for ("all", "a,b" or a list) and the reference; ConfigError for one that cannot be used."""
     frozen = [name for name, method in METHODS.items() if method.frozen]
-    given = methods.split(",") if isinstance(methods, str) else list(methods)
-    asked = [one if isinstance(one, str) else make_known(one) for one in given]
-    names = frozen if asked == ["all"] else list(dict.fromkeys([*asked, reference]))
-    for name in [*names, reference]:
+    asked: list[str] = []
+    for one in methods.split(",") if isinstance(methods, str) else methods:
+        asked += frozen if one == "all" else [one.strip() if isinstance(one, str) else make_known(one)]
+    names = list(dict.fromkeys([*asked, reference]))
+    for name in names:
         if name not in KNOWN or not KNOWN[name].frozen:
             why = "is unknown"
             if name in KNOWN:
@@ -253,37 +254,30 @@ def chosen_methods(methods: str | Sequence[str | type[Method]], reference: str) 
     return names
 
 
-def _draw(images: ImageSet, protocol: Protocol, n_episodes: int, seed: int) -> EpisodeFile:
-    episodes = draw_episodes(images, protocol, n_episodes=n_episodes, seed=seed)
-    digest = episode_hash(episodes, images.fingerprint)
-    return EpisodeFile(episodes, protocol, seed, images.name, images.split, images.fingerprint, digest)
-
-
-def _plain(features: FrozenFeatures, drawn: EpisodeFile, entries: Sequence[Row]) -> dict[str, WithoutLayers]:
+def _plain(features: FrozenFeatures, episodes: Episodes, entries: Sequence[Row]) -> dict[str, WithoutLayers]:
     """Of each method that rectifies, its accuracy on the same episodes without."""
     found = {}
     for entry in entries:
-        if has_layers(entry.name, entry.result.settings) and len(drawn.episodes) > 1:  # one episode has no interval
+        if has_layers(entry.name, entry.result.settings) and len(episodes) > 1:  # one episode has no interval
             method = _method(entry.name, features, layers=0)
-            without = score_embedded(method, drawn.episodes, features.values, features.transform)
+            without = score_embedded(method, episodes, features.values, features.transform)
             found[entry.name] = WithoutLayers.of(entry.result.accuracies, without)
     return found
 
 
-def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
-    owner: type = KNOWN[name]
-    method = _method(name, features)
+def _score(name: str, features: FrozenFeatures, episodes: Episodes, protocol: Protocol, seed: int) -> Row:
+    method, images = _method(name, features), features.images
     started = time.perf_counter()
-    accuracies = score_embedded(method, drawn.episodes, features.values, features.transform)
+    accuracies = score_embedded(method, episodes, features.values, features.transform)
     seconds = time.perf_counter() - started
     result = Result(
         accuracies=accuracies,
-        protocol=drawn.protocol,
-        seed=drawn.seed,
-        episode_hash=drawn.hash,
-        data=drawn.data,
-        split=drawn.split,
-        fingerprint=drawn.fingerprint,
+        protocol=protocol,
+        seed=seed,
+        episode_hash=episode_hash(episodes, images.fingerprint),
+        data=images.name,
+        split=images.split,
+        fingerprint=images.fingerprint,
         method=name,
         backbone=features.backbone,
         transform=str(features.transform),
@@ -291,7 +285,7 @@ def _score(name: str, features: FrozenFeatures, drawn: EpisodeFile) -> Row:
         assumes_balance=method.assumes_balance,
         checkpoint=features.checkpoint,
         checkpoint_hash=features.checkpoint_hash,
-        settings=settings_model(owner)().model_dump(mode="json"),
+        settings=settings_model(type(method))().model_dump(mode="json"),
         seen_classes=features.seen_classes,
     )
     return Row(name, result, seconds=seconds)

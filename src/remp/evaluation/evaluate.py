@@ -1,7 +1,6 @@
 """Evaluation: every image embedded once, episodes scored in batches, every episode's accuracy kept."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -12,9 +11,9 @@ from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_by_each
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
-from remp.errors import CheckpointError, ConfigError, EpisodeError, RempError
+from remp.errors import CheckpointError, EpisodeError, RempError
 from remp.evaluation.result import Result
-from remp.methods.base import Method, device_of, evaluation_mode
+from remp.methods.base import Method, device_of, evaluation_mode, takes_images
 from remp.rectification.transform import FeatureTransform
 from remp.system.memory import keep_freed_memory
 from remp.system.progress import progress
@@ -137,15 +136,15 @@ def accuracies(
     features: Tensor | None = None,
 ) -> np.ndarray:
     """Accuracy of each episode of image ids -> (E,). features: (n, …) of all images, if they are known."""
-    if type(method).score is not Method.score:  # the features of an image depend on its task: nothing to embed once
-        if transform != NO_TRANSFORM:
-            raise ConfigError(
-                f"transform is {str(transform)!r}, but {type(method).__name__} changes its features from task to task: "
-                "set --transform none"
-            )
+    if takes_images(method, transform):
         return _score_image_episodes(method, episodes, images.images, normalisation)
     if features is None:
         features = embed(method, images.images, normalisation, transform)
+    elif len(features) != len(images.images):
+        raise EpisodeError(
+            f"got features of {len(features)} images; needed those of all {len(images.images)} of "
+            f"{images.name}/{images.split}, in their order"
+        )
     return score_embedded(method, episodes, features, transform)
 
 
@@ -162,7 +161,7 @@ def embed_by_transforms(
     """The same by each of several transforms, in one pass."""
     prepare = partial(normalisation.of, device=device_of(method))
     keep_freed_memory()  # of a batch, for the next
-    with _evaluating(method), progress("embedding", len(images), unit="images") as bar:
+    with evaluation_mode(method), torch.inference_mode(), progress("embedding", len(images), unit="images") as bar:
         return embed_by_each(method.embed, prepare, images, transforms, batch=EMBED_BATCH, advance=bar.advance)
 
 
@@ -211,7 +210,7 @@ def score_embedded(method: Method, episodes: Episodes, features: Tensor, transfo
 
     keep_freed_memory()
     parts = []
-    with _evaluating(method), progress("scoring", len(episodes), unit="episodes") as bar:
+    with evaluation_mode(method), torch.inference_mode(), progress("scoring", len(episodes), unit="episodes") as bar:
         for part in on_all_cores(score, starts) if features.device.type == "cpu" else map(score, starts):
             parts.append(part)
             bar.advance(len(part))
@@ -223,7 +222,7 @@ def _score_image_episodes(
 ) -> np.ndarray:
     device = device_of(method)
     parts = []
-    with _evaluating(method), progress("scoring", len(episodes), unit="episodes") as bar:
+    with evaluation_mode(method), torch.inference_mode(), progress("scoring", len(episodes), unit="episodes") as bar:
         for i in range(len(episodes)):
             part = episodes[i : i + 1].map(lambda ids: normalisation(torch.from_numpy(images[ids.numpy()]).to(device)))
             parts.append(_accuracy(method.score(part.without_query_labels()), part))
@@ -244,12 +243,6 @@ def _accuracy(logits: Tensor, episodes: Episodes) -> np.ndarray:
             "is so large that the arithmetic overflows. Take another checkpoint or setting"
         )
     return (logits.argmax(-1).cpu() == labels).double().mean(1).numpy()
-
-
-@contextmanager
-def _evaluating(method: Method) -> Iterator[None]:
-    with evaluation_mode(method), torch.inference_mode():
-        yield
 
 
 def count_seen(trained: Trained, images: ImageSet) -> int:

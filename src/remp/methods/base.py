@@ -10,9 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.backbones.base import Backbone
+from remp.backbones.embedding import NO_TRANSFORM
 from remp.episodes import Episodes
 from remp.errors import ConfigError, EpisodeError
 from remp.rectification.number_range import at_least_single
+from remp.rectification.transform import FeatureTransform
 
 Layer = TypeVar("Layer")
 
@@ -150,6 +152,19 @@ class Method(nn.Module):
             The factor; 0 keeps the parameter as it is.
         """
         return 1.0
+
+
+def takes_images(method: Method, transform: FeatureTransform = NO_TRANSFORM) -> bool:
+    """Whether features change from task to task, so that none can be made beforehand: the method overrides `score`.
+    Raises ConfigError if something is to be done to such features."""
+    if type(method).score is Method.score:
+        return False
+    if transform != NO_TRANSFORM:
+        raise ConfigError(
+            f"transform is {str(transform)!r}, but {type(method).__name__} changes its features from task to task: "
+            "set transform to none"
+        )
+    return True
 
 
 def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from remp.checks import require_at_least
 from remp.episodes import Episodes
 from remp.methods.base import (
     Method,
@@ -58,6 +59,7 @@ class DFMNMCT(Method):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        require_at_least(0, updates=updates, train_updates=train_updates, instance_weight=instance_weight)
         self.updates, self.train_updates, self.instance_weight = updates, train_updates, instance_weight
         self.mirror_view, self.block_view = mirror_view, block_view
         shape = map_shape(self)

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from remp.checks import require_at_least, require_below_one
 from remp.episodes import Episodes, one_hot_rows
 from remp.errors import ConfigError
 from remp.methods.base import cross_entropy, for_training_classes, vector_size
@@ -48,10 +49,8 @@ class EPNet(PretrainedMethod):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, pretrain_share=pretrain_share, episode_rate=episode_rate, **kwargs)
-        if not (0 <= embedding_alpha < 1 and 0 <= label_alpha < 1):
-            raise ConfigError(
-                f"got embedding_alpha={embedding_alpha}, label_alpha={label_alpha}; needed both in 0 … 1, below 1"
-            )
+        require_below_one(embedding_alpha=embedding_alpha, label_alpha=label_alpha)
+        require_at_least(0, classification_weight=classification_weight)
         self.embedding_alpha, self.label_alpha = embedding_alpha, label_alpha
         self.classification_weight = classification_weight
         self.rotation = nn.Linear(vector_size(self), 4) if self.n_classes else None

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from remp.checks import check_choice
+from remp.checks import check_choice, require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.methods.base import cross_entropy, vector_size
 from remp.methods.maths.whole_episode import all_items, all_labels
@@ -52,6 +52,8 @@ class FEAT(PretrainedMethod):
     ) -> None:
         super().__init__(*args, pretrain_share=pretrain_share, episode_rate=episode_rate, **kwargs)
         check_choice("match", match, Match)
+        require_positive(temperature=temperature, regulariser_temperature=regulariser_temperature)
+        require_at_least(0, balance=balance)
         self.temperature, self.regulariser_temperature = temperature, regulariser_temperature
         self.balance, self.match = balance, match
         self.attention = SetAttention(vector_size(self), attention_dropout, output_dropout)

@@ -6,9 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from remp.checks import require_at_least, require_positive
+from remp.checks import require_at_least, require_below_one, require_positive
 from remp.episodes import Episodes, one_hot_rows
-from remp.errors import ConfigError
 from remp.methods.base import Method
 from remp.methods.maths.sinkhorn import sinkhorn
 from remp.methods.maths.whole_episode import (
@@ -64,9 +63,8 @@ class ILPC(Method):
     ) -> None:
         super().__init__(*args, **kwargs)
         require_at_least(1, neighbours=neighbours, selected=selected, cleaning_steps=cleaning_steps)
-        require_positive(exponent=exponent, sharpness=sharpness, cleaning_rate=cleaning_rate)
-        if not 0 < spreading < 1:
-            raise ConfigError(f"spreading is {spreading}; needed a number above 0 and below 1")
+        require_positive(exponent=exponent, sharpness=sharpness, cleaning_rate=cleaning_rate, spreading=spreading)
+        require_below_one(spreading=spreading)
         self.exponent, self.centre, self.neighbours = exponent, centre, neighbours
         self.spreading, self.sharpness, self.selected = spreading, sharpness, selected
         self.cleaning_steps, self.cleaning_rate = cleaning_steps, cleaning_rate

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from remp.checks import require_at_least
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.methods.maths.whole_episode import cl2n
@@ -30,6 +31,7 @@ class LabelShiftEM(Method):
 
     def __init__(self, *args: Any, steps: int = 20, scale: float = 10.0, normalise: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        require_at_least(0, steps=steps)
         self.normalise, self.steps = normalise, steps
         self.means = Rectification(layers=0, scale=scale)
 

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from remp.checks import check_choice, require_at_least, require_positive
+from remp.checks import check_choice, require_at_least, require_below_one, require_positive
 from remp.episodes import Episodes, one_hot_rows
-from remp.errors import ConfigError
 from remp.methods.base import Method
 from remp.methods.maths.graph import nearest_neighbours, normalise, propagate, without_loops
 from remp.methods.maths.whole_episode import cl2n_products
@@ -47,10 +46,9 @@ class LabelSpreading(Method):
     ) -> None:
         super().__init__(*args, **kwargs)
         check_choice("kernel", kernel, Kernel)
-        require_positive(gamma=gamma)
+        require_positive(gamma=gamma, alpha=alpha)
+        require_below_one(alpha=alpha)
         require_at_least(1, neighbours=neighbours)
-        if not 0 < alpha < 1:
-            raise ConfigError(f"alpha is {alpha}; needed a number between 0 and 1, e.g. 0.5")
         self.kernel, self.gamma, self.neighbours, self.alpha = kernel, gamma, neighbours, alpha
 
     def logits(self, episodes: Episodes) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad
 
 from remp.backbones.base import changed_batch_norms
+from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.methods.base import Method, backbone_of, evaluation_mode, vector_size
 from remp.methods.maths.whole_episode import all_items
@@ -47,6 +48,8 @@ class MAML(Method):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        require_positive(inner_rate=inner_rate)
+        require_at_least(0, train_steps=train_steps, test_steps=test_steps)
         self.inner_rate, self.train_steps, self.test_steps = inner_rate, train_steps, test_steps
         self.first_order = first_order
 

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from remp.checks import require_at_least, require_below_one, require_positive
 from remp.episodes import Episodes, one_hot_rows
 from remp.methods.base import Method
 from remp.rectification.number_range import to_double, to_dtype
@@ -22,6 +23,7 @@ class MetaOptNet(Method):
 
     def __init__(self, *args: Any, label_smoothing: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        require_below_one(label_smoothing=label_smoothing)
         self.label_smoothing = label_smoothing
         self.scale = nn.Parameter(torch.ones(()))
 
@@ -63,6 +65,8 @@ class MetaOptNetSVM(MetaOptNet):
         self, *args: Any, cost: float = 0.1, ridge: float = 1.0, label_smoothing: float = 0.1, **kwargs: Any
     ) -> None:
         super().__init__(*args, label_smoothing=label_smoothing, **kwargs)
+        require_positive(cost=cost)
+        require_at_least(0, ridge=ridge)
         self.cost, self.ridge = cost, ridge
 
     def coefficients(self, kernel: Tensor, labels: Tensor, n_way: int) -> Tensor:
@@ -84,6 +88,7 @@ class MetaOptNetRidge(MetaOptNet):
 
     def __init__(self, *args: Any, ridge: float = 50.0, label_smoothing: float = 0.1, **kwargs: Any) -> None:
         super().__init__(*args, label_smoothing=label_smoothing, **kwargs)
+        require_at_least(0, ridge=ridge)
         self.ridge = ridge
 
     def coefficients(self, kernel: Tensor, labels: Tensor, n_way: int) -> Tensor:

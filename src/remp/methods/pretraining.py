@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from remp.checks import require_positive
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy, for_training_classes, vector_size
@@ -22,8 +23,7 @@ class PretrainedMethod(Method):
         super().__init__(*args, **kwargs)
         if not 0 <= pretrain_share <= 1:
             raise ConfigError(f"pretrain_share is {pretrain_share}; needed a share of the training, 0 … 1")
-        if not episode_rate > 0:
-            raise ConfigError(f"episode_rate is {episode_rate}; needed a factor of the learning rate, above 0")
+        require_positive(episode_rate=episode_rate)
         self.pretrain_share, self.episode_rate = pretrain_share, episode_rate
         self.classifier = nn.Linear(vector_size(self), self.n_classes) if self.n_classes else None
 

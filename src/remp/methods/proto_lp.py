@@ -87,15 +87,13 @@ class ProtoLP(Method):
     def _assign(self, weights: Tensor, products: Tensor, labels: Tensor, before: Plan | None) -> Plan:
         """Queries shared out by their distances to the prototypes, (E, N, Q)."""
         distances = squared_distances(weights, products)[..., labels.shape[-1] :]
-        return self._balanced(-self.sharpness * distances, before)
+        return balanced(-self.sharpness * distances, tolerance=self.tolerance, start=before)
 
     def _propagate(self, assigned: Tensor, labels: Tensor, before: Plan | None) -> Plan:
         """The queries' share of the labels that spread from the support over the graph of prototypes, (E, N, Q)."""
         spread = _propagation(torch.cat([labels, assigned], dim=-1), labels.sum(-1), self.smoothness)
-        return self._balanced((spread.transpose(-1, -2) @ assigned).clamp(min=TINY).log(), before)
-
-    def _balanced(self, scores: Tensor, before: Plan | None) -> Plan:
-        return balanced(scores, tolerance=self.tolerance, start=None if before is None else before.row_factors)
+        scores = (spread.transpose(-1, -2) @ assigned).clamp(min=TINY).log()
+        return balanced(scores, tolerance=self.tolerance, start=before)
 
 
 def _propagation(assignments: Tensor, shots: Tensor, smoothness: float) -> Tensor:

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
+from remp.checks import require_positive
 from remp.episodes import Episodes
 from remp.methods.base import Method
 from remp.rectification.rectify import class_means
@@ -24,6 +25,7 @@ class ProtoNet(Method):
 
     def __init__(self, *args: Any, scale: float = 1.0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        require_positive(scale=scale)
         self.scale = scale
 
     def logits(self, episodes: Episodes) -> Tensor:

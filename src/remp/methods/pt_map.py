@@ -65,13 +65,13 @@ class PTMAP(Method):
     def logits(self, episodes: Episodes) -> Tensor:
         products = self._products(stacked(episodes), episodes.support.shape[1])
         labels = one_hot_rows(episodes.support_labels, episodes.n_way, products.dtype)  # (E, N, S)
-        weights, factors = mean_weights(labels, products.shape[-1]), None
+        weights, plan = mean_weights(labels, products.shape[-1]), None
         for _ in range(self.steps):
-            plan, factors = self._assign(weights, products, labels.shape[-1], factors)
-            target = mean_weights(torch.cat([labels, plan], dim=-1))
+            plan = self._assign(weights, products, labels.shape[-1], plan)
+            target = mean_weights(torch.cat([labels, plan.matrix], dim=-1))
             weights = torch.lerp(weights, target, self.step_size)
-        plan, _ = self._assign(weights, products, labels.shape[-1], factors)
-        return plan.clamp(min=TINY).log().to(episodes.query.dtype).transpose(-1, -2)
+        plan = self._assign(weights, products, labels.shape[-1], plan)
+        return plan.matrix.clamp(min=TINY).log().to(episodes.query.dtype).transpose(-1, -2)
 
     def _products(self, features: Tensor, n_support: int) -> Tensor:
         """Inner products (E, n, n) of the prepared items, from here on in double precision: steps and plans magnify
@@ -81,7 +81,7 @@ class PTMAP(Method):
             items = torch.cat([centred(items[:, :n_support]), centred(items[:, n_support:])], dim=1)
         return normalised_products(inner_products(items).double())
 
-    def _assign(self, weights: Tensor, products: Tensor, n_support: int, factors: Tensor | None) -> Plan:
-        """Queries shared out evenly (E, N, Q), and the factors to start the next time from."""
+    def _assign(self, weights: Tensor, products: Tensor, n_support: int, before: Plan | None) -> Plan:
+        """Queries shared out evenly, (E, N, Q)."""
         distances = squared_distances(weights, products)[..., n_support:]
-        return balanced(-self.sharpness * distances, tolerance=self.tolerance, start=factors)
+        return balanced(-self.sharpness * distances, tolerance=self.tolerance, start=before)

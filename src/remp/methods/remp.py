@@ -6,10 +6,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from remp.checks import check_choice
+from remp.checks import check_choice, require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.methods.base import Method, cross_entropy, for_training_classes
+from remp.methods.base import Method, cross_entropy, for_training_classes, vector_size
 from remp.rectification import Metric, Rectification, Repulsion, RowNorm
 from remp.rectification.rectify import Rectified, rectify
 from remp.rectification.similarity import SIMILARITIES, unit
@@ -30,10 +30,10 @@ class ReMP(Method):
     the prototype is replaced rather than added to (`projection: absent`), and scores have a scale. Each is a setting,
     and configs/paper-literal.yaml sets them all to the text.
 
-    alpha: weight of the local term. schedule: "cooperative" both terms; "global-then-local" the global one for
-    `global_share` of the training, then the local one; "local" and "global" only that one. global_share: share of the
-    training that is global, in "global-then-local". normalise: features get length 1 before the local metric.
-    train_layers, layers: L in training and in testing. projection: h "learned" freely, learned as "residual"
+    alpha: weight of the local term beside the global one. schedule: "cooperative" both terms; "global-then-local" the
+    global one for `global_share` of the training, then the local one; "local" and "global" only that one. global_share:
+    share of the training that is global, in "global-then-local". normalise: features get length 1 before the local
+    metric. train_layers, layers: L in training and in testing. projection: h "learned" freely, learned as "residual"
     x + Wx, "identity", or "absent" (C ← AZ, no residual); "learned-1x1" and "residual-1x1" are 1 x 1 convolutions on
     the maps that a feature was flattened from, for features of many numbers. projection_rate: factor of its learning
     rate.
@@ -74,6 +74,8 @@ class ReMP(Method):
         check_choice("schedule", schedule, Schedule)
         check_choice("projection", projection, Projection)
         check_choice("global_similarity", global_similarity, Metric)
+        require_at_least(0, alpha=alpha, global_share=global_share, train_layers=train_layers)
+        require_positive(projection_rate=projection_rate, global_scale=global_scale)
         self.alpha, self.schedule, self.global_share = alpha, schedule, global_share
         self.train_layers, self.normalise = train_layers, normalise
         self.global_similarity, self.global_scale = global_similarity, global_scale
@@ -88,16 +90,14 @@ class ReMP(Method):
             threshold=threshold,
             step=step,
         )
-        has_projection = projection not in ("identity", "absent")
-        if (has_projection or self.n_classes) and not self.feature_shape:
-            raise ConfigError(
-                f"projection {projection!r} with n_classes={self.n_classes} needs feature_shape, the size of a feature"
-            )
-        dim = int(torch.Size(self.feature_shape).numel())
-        self.global_prototypes = nn.Parameter(torch.randn(self.n_classes, dim) * dim**-0.5) if self.n_classes else None
+        self.global_prototypes: nn.Parameter | None = None
+        if self.n_classes:
+            dim = vector_size(self)
+            self.global_prototypes = nn.Parameter(torch.randn(self.n_classes, dim) * dim**-0.5)
         self.projection, self.projection_rate = projection, projection_rate
-        if has_projection:
-            size = self._channels() if projection.endswith("-1x1") else dim
+        self.weight: nn.Parameter | None = None
+        if projection not in ("identity", "absent"):
+            size = self._channels() if projection.endswith("-1x1") else vector_size(self)
             self.weight = nn.Parameter(torch.zeros(size, size) if self._is_residual else torch.eye(size))
 
     @property
@@ -166,9 +166,9 @@ class ReMP(Method):
 
     def _projection_matrix(self) -> Tensor | None:
         """H, of as many numbers as a feature has, or as its map has channels."""
-        if self.projection in ("identity", "absent"):
-            return None
-        return torch.eye(len(self.weight)).to(self.weight) + self.weight if self._is_residual else self.weight
+        if self.weight is None or not self._is_residual:
+            return self.weight
+        return torch.eye(len(self.weight)).to(self.weight) + self.weight
 
     def _channels(self) -> int:
         """Channels of the maps that features were flattened from."""

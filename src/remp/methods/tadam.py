@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from remp.backbones.base import batch_norms, changed_batch_norms
+from remp.checks import require_at_least, require_positive
 from remp.episodes import Episodes
 from remp.errors import ConfigError
 from remp.methods.base import Method, backbone_of, cross_entropy, for_training_classes, vector_size
@@ -40,6 +41,8 @@ class TADAM(Method):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        require_positive(metric_scale=metric_scale)
+        require_at_least(0, auxiliary_decay=auxiliary_decay, condition_penalty=condition_penalty)
         self.metric_scale, self.auxiliary_decay = metric_scale, auxiliary_decay
         self.condition_penalty = condition_penalty
         layers = [] if self.backbone is None else batch_norms(self.backbone)
@@ -58,12 +61,13 @@ class TADAM(Method):
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
         plain = episodes.map(self.embed)
+        classifier = for_training_classes(self.classifier, "an auxiliary task")
         logits = self._conditioned_logits(episodes, plain.support)
         weight = self.auxiliary_decay ** math.floor(20 * progress)
         gates = torch.cat([part for name, part in self.conditions.named_parameters() if "post_multipliers" in name])
         return {
             "local": cross_entropy(logits, episodes.query_labels),
-            "auxiliary": weight * self._auxiliary_loss(plain),
+            "auxiliary": weight * cross_entropy(classifier(all_items(plain)), all_class_ids(plain)),
             "penalty": self.condition_penalty * gates.square().sum(),
         }
 
@@ -79,11 +83,6 @@ class TADAM(Method):
 
         with changed_batch_norms(backbone_of(self), change):
             return self.logits(episodes.map(self.embed))
-
-    def _auxiliary_loss(self, episodes: Episodes) -> Tensor:
-        """Unconditioned features of all images of the episodes, classified among all training classes."""
-        classifier = for_training_classes(self.classifier, "an auxiliary task")
-        return cross_entropy(classifier(all_items(episodes)), all_class_ids(episodes))
 
 
 class Condition(nn.Module):

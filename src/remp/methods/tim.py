@@ -179,20 +179,15 @@ class TIMADM(Method):
         items = unit(stacked(episodes))
         products = inner_products(items)
         labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)  # (E, N, S)
-        importance = self._importance(episodes, items)
+        n_support, n_query = episodes.support.shape[1], episodes.query.shape[1]
+        importance = items.new_full((n_support + n_query,), self.support_weight)  # of each item in the solution
+        importance[n_support:] = n_support / n_query
         weights = mean_weights(labels, items.shape[1])
         for _ in range(self.steps):
             logs = self._log_probabilities(weights, products)
-            targets = torch.cat([labels, self._query_targets(logs[..., labels.shape[-1] :])], dim=-1)
+            targets = torch.cat([labels, self._query_targets(logs[..., n_support:])], dim=-1)
             weights = torch.lerp(weights, _solution(weights, logs.exp(), targets, importance), self.step_size)
-        return self._log_probabilities(weights, products)[..., labels.shape[-1] :].transpose(-1, -2)
-
-    def _importance(self, episodes: Episodes, items: Tensor) -> Tensor:
-        """Weight of each item in the solution, (S + Q,)."""
-        n_support, n_query = episodes.support.shape[1], episodes.query.shape[1]
-        weights = items.new_full((n_support + n_query,), self.support_weight)
-        weights[n_support:] = n_support / n_query
-        return weights
+        return self._log_probabilities(weights, products)[..., n_support:].transpose(-1, -2)
 
     def _log_probabilities(self, weights: Tensor, products: Tensor) -> Tensor:
         return (-self.temperature / 2 * squared_distances(weights, products)).log_softmax(-2)

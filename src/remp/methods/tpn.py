@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from remp.checks import require_at_least, require_below_one
 from remp.episodes import Episodes, one_hot_rows
-from remp.errors import ConfigError
 from remp.methods.base import Method, cross_entropy, map_shape
 from remp.methods.maths.graph import keep_nearest, normalise, propagate, squared_distances
 from remp.methods.maths.whole_episode import all_items, all_labels
@@ -39,8 +39,8 @@ class TPN(Method):
         self, *args: Any, neighbours: int = 20, alpha: float = 0.99, scale_width: int = 64, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        if neighbours < 1 or not 0 <= alpha < 1:
-            raise ConfigError(f"got neighbours={neighbours}, alpha={alpha}; needed neighbours >= 1, 0 <= alpha < 1")
+        require_at_least(1, neighbours=neighbours, scale_width=scale_width)
+        require_below_one(alpha=alpha)
         self.neighbours, self.alpha = neighbours, alpha
         self.scale = LengthScale(map_shape(self), scale_width)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from remp.checks import check_choice
+from remp.checks import check_choice, require_at_least, require_below_one, require_share
 from remp.errors import ConfigError
 
 Repulsion = Literal["negative", "zero", "none"]
@@ -62,14 +62,11 @@ class Rectification:
         check_choice("repulsion", self.repulsion, Repulsion)
         check_choice("row_norm", self.row_norm, RowNorm)
         check_choice("similarity", self.similarity, Metric)
-        if self.layers < 0:
-            raise ConfigError(f"layers is {self.layers}; needed 0 (no rectification) or more")
+        require_at_least(0, layers=self.layers)
+        require_share(step=self.step)
+        require_below_one(label_share=self.label_share)
         if not 0 < self.scale <= 1e30:
             raise ConfigError(f"scale is {self.scale}; needed a number above 0, at most 1e30")
-        if not 0 < self.step <= 1:
-            raise ConfigError(f"step is {self.step}; needed a share of the way, above 0 and at most 1")
-        if not 0 <= self.label_share < 1:
-            raise ConfigError(f"label_share is {self.label_share}; needed a share of the weight, 0 or more and below 1")
 
     def beta(self, layer: int, n_way: int) -> float:
         """β of a layer, counted from 0: below it, attention becomes the repulsive force."""

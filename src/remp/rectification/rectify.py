@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from remp.episodes import one_hot_rows
+from remp.errors import EpisodeError
 from remp.rectification import Rectification
 from remp.rectification.layer import project, repelled, row_sums, scores, support_weight
 from remp.rectification.number_range import in_safe_range, largest_safe, to_dtype, to_dtype_from_best
@@ -106,23 +107,23 @@ def rectify(
     projection = None if projection is None else projection.to(support.dtype)
     one_hot, n_support, attention = one_hot_rows(support_labels, n_way, support.dtype), support.shape[1], []
     sums = one_hot @ support  # (E, N, d): of the support, A Z needs no more, and h is linear
-    prototypes = sums / one_hot.sum(-1, keepdim=True).clamp(min=1)  # C: (E, N, d)
+    prototypes = sums / one_hot.sum(-1, keepdim=True).clamp(min=1)  # C, Eq. 4: (E, N, d)
     for layer in range(settings.layers):
-        weights = torch.softmax(scores(prototypes, queries, settings), dim=-2)  # P: (E, N, Q)
-        weights = repelled(weights, settings.beta(layer, n_way), settings)  # P below β becomes -min P
+        weights = torch.softmax(scores(prototypes, queries, settings), dim=-2)  # A^Q, Eq. 8: (E, N, Q)
+        weights = repelled(weights, settings.beta(layer, n_way), settings)  # Eq. 12: A^Q below β becomes -min A^Q
         own = support_weight(weights, n_support, settings)  # 1 in the paper
-        rows = torch.cat([own * one_hot, weights], dim=-1)  # A but for its norm: (E, N, S + Q)
-        norms = row_sums(rows, settings)
-        target = (own * sums + weights @ queries) / norms  # A Z
-        target = torch.lerp(prototypes, target, settings.step)
+        rows = torch.cat([own * one_hot, weights], dim=-1)  # [A^S, A^Q] with A^S of Eq. 10: (E, N, S + Q)
+        norms = row_sums(rows, settings)  # "we re-normalize the resulting matrix per row"
+        target = (own * sums + weights @ queries) / norms  # C* = A Z, Eq. 7
+        target = torch.lerp(prototypes, target, settings.step)  # all of it in the paper
         if settings.residual:
-            prototypes = project(target, projection) + prototypes  # C ← h(A Z) + C
-            sums, queries = (project(items, projection) + items for items in (sums, queries))  # Z ← h(Z) + Z
+            prototypes = project(target, projection) + prototypes  # Eq. 11: C ← h(C*) + C
+            sums, queries = (project(items, projection) + items for items in (sums, queries))  # Eq. 11: Z ← h(Z) + Z
         else:
             prototypes = target
         if keep_attention:
             attention.append((rows / norms).to(dtype))
-    logits = scores(prototypes, queries, settings).transpose(-1, -2)  # (E, Q, N)
+    logits = scores(prototypes, queries, settings).transpose(-1, -2)  # κ of Eq. 3: (E, Q, N)
     return Rectified(
         prototypes=to_dtype(prototypes, dtype),
         query=to_dtype(queries, dtype),
@@ -133,7 +134,7 @@ def rectify(
 
 def _check(support_labels: Tensor, query: Tensor, n_way: int) -> None:
     if query.shape[1] == 0:
-        raise ValueError("there are no queries to rectify with: give at least one")
+        raise EpisodeError("there are no queries to rectify with: give at least one")
     if support_labels.numel() and not 0 <= support_labels.min() <= support_labels.max() < n_way:
         found = f"{int(support_labels.min())} … {int(support_labels.max())}"
-        raise ValueError(f"support labels are {found}; needed 0 … {n_way - 1}: number the {n_way} classes from 0")
+        raise EpisodeError(f"support labels are {found}; needed 0 … {n_way - 1}: number the {n_way} classes from 0")

@@ -196,6 +196,7 @@ def _orders(items: Tensor, seed: int) -> Tensor:
     return torch.rand(items.shape[:2], generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
 
 
+N_EPISODES, N_WAY, N_QUERY = 10, 5, 75  # of the tasks that balance is measured on
 LITTLE = 0.05  # accuracy that may be lost without being said to fall
 
 
@@ -254,6 +255,3 @@ PROPERTIES: dict[str, Callable[[Subject], AuditFinding]] = {
     "shapes": _shapes,
     "degenerate input": _degenerate,
 }
-
-
-N_EPISODES, N_WAY, N_QUERY = 10, 5, 75

@@ -15,7 +15,7 @@ from remp.backbones import Conv4
 from remp.checks import nearest
 from remp.episodes import Episodes
 from remp.errors import ConfigError
-from remp.methods.base import Method
+from remp.methods.base import Method, takes_images
 
 IMAGE_SIZE = (32, 32, 3)
 FEATURE_SHAPE, MAP_SHAPE = (32,), (8, 2, 2)  # for methods that were made without saying theirs
@@ -43,7 +43,7 @@ class Subject:
 
     @property
     def takes_images(self) -> bool:
-        return type(self.method).score is not Method.score
+        return takes_images(self.method)
 
     @property
     def item_shape(self) -> tuple[int, ...]:

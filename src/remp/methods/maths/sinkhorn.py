@@ -35,13 +35,13 @@ def sinkhorn(
     *,
     tolerance: float = 1e-6,
     max_steps: int = 1000,
-    start: Tensor | None = None,
+    start: Plan | None = None,
 ) -> Plan:
     """Scale rows and columns of exp(scores) so that they have the given sums.
 
     scores: (E, n, m). row_sums: (E, n) and column_sums: (E, m), none negative; row sums are first scaled to the total
     of the column sums. A task stops when, columns exact, no row sum is missed by more than `tolerance`; its rows are
-    then made exact instead. start: row factors of an earlier plan, from which fewer steps are needed.
+    then made exact instead. start: the plan of an earlier, similar problem, from which fewer steps are needed.
 
     The factors of the rows minimise a convex function, the dual, of as many variables as there are rows. A step is one
     of Newton where that lowers the function, otherwise a sweep of Sinkhorn, which always does: the same plan as by
@@ -52,7 +52,7 @@ def sinkhorn(
     """
     column_sums = column_sums.double()
     whole = _Problem(_kernel(scores.double()), _of_the_same_total(row_sums.double(), column_sums), column_sums)
-    rows = torch.ones_like(whole.row_sums) if start is None else start.clone()
+    rows = torch.ones_like(whole.row_sums) if start is None else start.row_factors.clone()
     running, problem, part = torch.arange(len(scores), device=scores.device), whole, rows
     longest = torch.full_like(rows[:, :1], torch.inf)
     for number in range(max_steps):
@@ -75,7 +75,7 @@ def sinkhorn(
     return Plan((rows.unsqueeze(-1) * whole.kernel * columns.unsqueeze(-2)).to(scores.dtype), rows)
 
 
-def balanced(scores: Tensor, *, tolerance: float, start: Tensor | None = None) -> Plan:
+def balanced(scores: Tensor, *, tolerance: float, start: Plan | None = None) -> Plan:
     """Queries shared out over the classes by their scores (E, N, Q), all of each query and as many to every class."""
     n_episodes, n_way, n_query = scores.shape
     each_class = scores.new_full((n_episodes, n_way), n_query / n_way)
