@@ -4,8 +4,8 @@ import atexit
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -123,12 +123,12 @@ class Processes:
         """Whether the flag is set in one of the processes: they must stop at the same step."""
         return self.mean([float(flag)])[0] > 0
 
-    def running_statistics(self, method: nn.Module) -> RunningStatistics | None:
-        """What a step changes besides the weights, as it is before the step, if it will have to be merged."""
-        return RunningStatistics(method) if self.count > 1 else None
-
-    def merge_running_statistics(self, before: RunningStatistics | None, n_own: int) -> None:
-        """Give all processes the statistics of one that saw the episodes of all in turn. n_own: episodes of each."""
+    @contextmanager
+    def merged_statistics(self, method: nn.Module, n_own: int) -> Iterator[None]:
+        """After it, all processes have the running statistics of one that saw the episodes of all in turn. n_own:
+        episodes of each within it."""
+        before = RunningStatistics(method) if self.count > 1 else None
+        yield
         if before is not None:
             before.merge(n_own, rank=self.rank, count=self.count, sum_over_processes=self._sum)
 

@@ -176,8 +176,8 @@ class Trainer:
             group["lr"] = learning_rate(self.config, self.done) * factor
         n_own = self.per_step // self.processes.count
         first = self.done + n_own * self.processes.rank
-        statistics = self.processes.running_statistics(self.method)
-        terms = self._gradients(range(first, first + n_own), window)
+        with self.processes.merged_statistics(self.method, n_own):
+            terms = self._gradients(range(first, first + n_own), window)
         if not all(np.isfinite(value) for value in terms.values()):
             shown = ", ".join(f"{name} {value}" for name, value in terms.items())
             raise self._not_finite(f"the loss ({shown}) is")
@@ -185,7 +185,6 @@ class Trainer:
             self.processes.clip(self.wrapped, self.wrapped_optimiser, self.config.clip)
         self.wrapped_optimiser.step()
         self.wrapped_optimiser.zero_grad(set_to_none=True)
-        self.processes.merge_running_statistics(statistics, n_own)
         if self.average:
             self.average.update(self.done)
         self.done = min(self.done + self.per_step, self.config.episodes)
