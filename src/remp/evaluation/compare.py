@@ -266,6 +266,7 @@ def _plain(features: FrozenFeatures, episodes: Episodes, entries: Sequence[Row])
 
 
 def _score(name: str, features: FrozenFeatures, episodes: Episodes, protocol: Protocol, seed: int) -> Row:
+    owner: type = KNOWN[name]
     method, images = _method(name, features), features.images
     started = time.perf_counter()
     accuracies = score_embedded(method, episodes, features.values, features.transform)
@@ -285,7 +286,7 @@ def _score(name: str, features: FrozenFeatures, episodes: Episodes, protocol: Pr
         assumes_balance=method.assumes_balance,
         checkpoint=features.checkpoint,
         checkpoint_hash=features.checkpoint_hash,
-        settings=settings_model(type(method))().model_dump(mode="json"),
+        settings=settings_model(owner)().model_dump(mode="json"),
         seen_classes=features.seen_classes,
     )
     return Row(name, result, seconds=seconds)
