@@ -110,12 +110,12 @@ def load_labelling(path: str | Path) -> "ReMPClassifier":
     return ReMPClassifier._of(read_labelling(Path(path)))
 
 
-def find_embedder(name: str | Embedder = DEFAULT_EMBEDDER, *, side: int | None = None) -> Embedder:
+def find_embedder(name: str | Path | Embedder = DEFAULT_EMBEDDER, *, side: int | None = None) -> Embedder:
     """What makes embeddings of pictures, by the name of its backbone.
 
     Parameters
     ----------
-    name : str or Embedder
+    name : str, Path or Embedder
         A pretrained backbone ("efficientnet-lite0"), "timm:NAME", or a checkpoint of remp: a file, the folder of a run
         or a shipped name. An embedder is returned as it is.
     side : int, optional
@@ -138,6 +138,7 @@ def find_embedder(name: str | Embedder = DEFAULT_EMBEDDER, *, side: int | None =
         if side not in (None, name.side):
             raise ConfigError(f"got a side of {side} pixels and an embedder for {name.side}: leave the side out")
         return name
+    name = str(name)
     if side is not None and side not in SIDES:
         raise ConfigError(f"got a side of {side!r} pixels; needed a whole number: {SIDES.start} … {SIDES.stop - 1}")
     if name in PRETRAINED:

@@ -38,7 +38,7 @@ def test_the_folder_of_a_run_and_its_checkpoint_are_the_same_embedder(train_tiny
 
 
 def test_images_of_another_size_are_scaled_as_pillow_does(train_tiny):
-    embedder = find_embedder(str(train_tiny()))
+    embedder = find_embedder(train_tiny())
     large = images(2, 40, 40)
     scaled = np.stack([Image.fromarray(image).resize((16, 16), Image.Resampling.BICUBIC) for image in large])
     np.testing.assert_allclose(embedder.embed(large), embedder.embed(scaled), rtol=1e-5, atol=1e-6)

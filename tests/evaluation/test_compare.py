@@ -127,6 +127,13 @@ def test_a_class_of_ones_own_is_compared_with_all_others_or_they_with_it():
     assert chosen_methods("all", name) == [*frozen, name]
 
 
+def test_two_classes_of_the_same_name_are_not_taken_for_one():
+    first, second = (type("Mine", (METHODS["protonet"],), {}) for _ in range(2))
+    assert chosen_methods([first, first], "protonet") == ["own:Mine", "protonet"]
+    with pytest.raises(ConfigError, match="two classes are named 'own:Mine'"):
+        chosen_methods([first, second], "protonet")
+
+
 def test_a_method_that_is_unknown_or_needs_training_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match=r"'protnet' is unknown.*did you mean 'protonet'"):
         chosen_methods("remp,protnet", "protonet")

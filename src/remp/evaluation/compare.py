@@ -240,8 +240,14 @@ def chosen_methods(methods: str | Sequence[str | type[Method]], reference: str) 
     """The names asked for ("all", "a,b" or a list) and the reference; ConfigError for one that cannot be used."""
     frozen = [name for name, method in METHODS.items() if method.frozen]
     asked: list[str] = []
+    own: dict[str, type[Method]] = {}
     for one in methods.split(",") if isinstance(methods, str) else methods:
-        asked += frozen if one == "all" else [one.strip() if isinstance(one, str) else make_known(one)]
+        if isinstance(one, str):
+            asked += frozen if one == "all" else [one.strip()]
+        else:
+            asked.append(make_known(one))
+            if own.setdefault(asked[-1], one) is not one:
+                raise ConfigError(f"two classes are named {asked[-1]!r}: give one of them another name")
     names = list(dict.fromkeys([*asked, reference]))
     for name in names:
         if name not in KNOWN or not KNOWN[name].frozen:
