@@ -207,6 +207,7 @@ def test_embeddings_of_ones_own_are_compared_on_episodes_of_their_classes():
     X = np.repeat(centres, 12, axis=0) + random.normal(size=(48, 6)) * 6
     found = compare(X, y, methods=["remp", "logistic-regression"], n_shot=[1, 2], n_query=5, n_episodes=30)
     assert [table.protocol.n_way for table in found.tables] == [4, 4]
+    assert "\nFeatures: own embeddings (" in str(found)
     result = found["protonet", 2]  # the reference is scored whether named or not
     sorted_rows = X[np.argsort(y, kind="stable")].astype(np.float32)
     labels = np.repeat(np.arange(4), 12)

@@ -25,6 +25,8 @@ from remp.rectification.transform import FeatureTransform
 from remp.system.progress import progress
 from remp.untrusted import visible
 
+_NONE = "none"  # the checkpoint of embeddings that come from elsewhere
+
 
 @dataclass(frozen=True)
 class Table:
@@ -49,8 +51,8 @@ class Table:
     def note(self) -> str:
         """What the lines have in common, and of methods that rectify whether they would be better without."""
         result = replace(self.entries[0].result, data=visible(self.entries[0].result.data))
-        has_weights = result.checkpoint != "none"  # embeddings of one's own have none
-        features = visible(f"{result.backbone} of {result.checkpoint}" if has_weights else result.backbone)
+        made_by = "" if result.checkpoint == _NONE else f" of {result.checkpoint}"
+        features = visible(result.backbone + made_by)
         cure = "Take --layers 0 of remp evaluate, or features that were trained for longer."
         return "\n".join(
             [
@@ -174,7 +176,7 @@ def compare(
         raise ConfigError(f"transform is {transform!r}, but embeddings are not images: leave mirror and zoom out")
     images = _labelled_rows(X, y)
     values = chosen.features(torch.from_numpy(np.ascontiguousarray(images.images, dtype=np.float32)))
-    features = FrozenFeatures(images, values, None, chosen, "own embeddings", "none", images.fingerprint)
+    features = FrozenFeatures(images, values, None, chosen, "own embeddings", _NONE, images.fingerprint)
     ways = min(5, images.n_classes) if n_way is None else n_way
     shots = np.atleast_1d(n_shot).tolist()
     if not shots:
