@@ -127,11 +127,8 @@ class TIMGD(Method):
         return self.information
 
     def logits(self, episodes: Episodes) -> Tensor:
-        information, items, n_support = (
-            self.information_for(episodes),
-            unit(stacked(episodes)),
-            episodes.support.shape[1],
-        )
+        information, n_support = self.information_for(episodes), episodes.support.shape[1]
+        items = unit(stacked(episodes))
         labels = one_hot_rows(episodes.support_labels, episodes.n_way, items.dtype)
         start = class_means(items[:, :n_support], episodes.support_labels, episodes.n_way)
         slope = partial(information.gradient, items=items, labels=labels)
