@@ -73,7 +73,7 @@ def test_the_scale_learns_from_episodes():
 
 @pytest.mark.parametrize("rate", [0.0, -1.0])
 def test_a_rate_is_above_zero(rate):
-    with pytest.raises(ConfigError, match=r"episode_rate is .*; needed a factor"):
+    with pytest.raises(ConfigError, match=r"episode_rate is .*; needed a number above 0"):
         make(episode_rate=rate)
 
 

@@ -82,7 +82,7 @@ def test_no_queries_are_refused():
         ({"repulsion": "neg"}, "repulsion is 'neg'; choose from: negative, zero, none"),
         ({"row_norm": "l1"}, "choose from: absolute, signed"),
         ({"similarity": "dot"}, "choose from: euclidean, plain-euclidean, cosine"),
-        ({"layers": -1}, "needed 0 "),
+        ({"layers": -1}, "at least 0"),
         ({"scale": 0.0}, "above 0"),
         ({"scale": float("nan")}, "above 0"),
         ({"step": 1.5}, "at most 1"),
