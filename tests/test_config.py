@@ -140,7 +140,9 @@ def test_a_name_means_one_setting_only():
 
 @pytest.mark.parametrize("owner", [*METHODS.values(), *BACKBONES.values()])
 def test_a_setting_has_the_name_and_default_of_the_constructor(owner):
-    parameters = inspect.signature(owner).parameters
+    parameters = {}
+    for cls in reversed(owner.__mro__):  # a class may pass settings on to the one above it
+        parameters.update(inspect.signature(vars(cls).get("__init__", object.__init__)).parameters)
     for name, field in settings_model(owner).model_fields.items():
         assert parameters[name].default == field.default
 
