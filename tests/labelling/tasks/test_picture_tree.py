@@ -22,6 +22,15 @@ def test_pictures_are_found_at_any_depth_in_the_order_of_their_names(tmp_path):
     assert (tree.folders, tree.skipped) == (["cat"], [("notes.txt", "TXT is no picture")])
 
 
+def test_a_picture_of_another_kind_and_one_without_an_ending_are_not_said_to_be_no_pictures(tmp_path):
+    fill(tmp_path, "a.jp2", "b.PSD", "scan0001")
+    assert find_pictures(tmp_path).skipped == [
+        ("a.jp2", "JP2 is not read: convert it to JPEG or PNG"),
+        ("b.PSD", "PSD is not read: convert it to JPEG or PNG"),
+        ("scan0001", "a name without an ending such as .jpg is taken for no picture"),
+    ]
+
+
 def test_hidden_files_and_what_systems_leave_behind_do_not_count(tmp_path):
     fill(tmp_path, ".DS_Store", "Thumbs.db", "desktop.ini", "._a.jpg", ".cache/a.jpg", "cat/.x.png")
     fill(tmp_path, "__MACOSX/cat/a.jpg", "cat/@eaDir/a.jpg", "$RECYCLE.BIN/a.jpg")

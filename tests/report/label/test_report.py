@@ -3,6 +3,7 @@
 import base64
 import re
 import warnings
+from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -127,8 +128,17 @@ def test_rectification_that_was_weakened_is_told(rectified, said):
     assert "Changed by rectification" in text
 
 
+def test_a_single_class_is_shown_without_its_probabilities_which_are_all_1():
+    page = render_label_report(made_up_labelling(["all"], 40, estimate=None), title="x").decode()
+    assert "Labelled <small>8 of" in page
+    for absent in ("100\u00a0%", "Percentages", "--reject", "certain <small>"):
+        assert absent not in page
+
+
 def test_few_items_are_not_shown_both_as_most_and_as_least_certain():
-    content = render_label_report(made_up_labelling(["a"], 9, n_given=1), title="T").decode()
+    labelling = made_up_labelling(["a", "b"], 9, n_given=1)
+    labelling = replace(labelling, best=np.zeros(9, np.int64), status=np.array([0, 0, 1, 1, 1, 1, 1, 3, 3]))
+    content = render_label_report(labelling, title="T").decode().split('<h3 class="class-name')[1]
     shown = dict(re.findall(r"<h4>([^<]+?) <small>.*?<ul[^>]*>(.*?)</ul>", content, re.S))
     certain, doubtful = (re.findall(r"<bdi>(\d+)</bdi>", shown[title]) for title in ("Most certain", "Least certain"))
     assert len(certain) == 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from made_up_labelling import every_finding, made_up_labelling, write_pictures
-from remp.labelling.outcome import Finding
+from remp.labelling.outcome import Advice, Finding
 from remp.report.label import render_label_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -58,9 +58,10 @@ def look_at(pages: list[tuple[bytes, int]], folder: Path) -> tuple[list[dict], s
 def pages(tmp_path_factory) -> dict[str, bytes]:
     paths = write_pictures(tmp_path_factory.mktemp("pictures"), 90)
     hostile = tuple(Finding("suspicious label", name, (i,)) for i, name in enumerate(NAMES))
+    advice = tuple(Advice(i, f"probably {name}; unlike any other unlabelled item") for i, name in enumerate(NAMES))
     labellings = {
         "pictures": made_up_labelling(["cat", "dog", "wolf"], 90, paths=paths, findings=every_finding()),
-        "hostile names": made_up_labelling(NAMES, 90, paths=paths, findings=hostile),
+        "hostile names": made_up_labelling(NAMES, 90, paths=paths, findings=hostile, label_next=advice),
         "many classes of rows": made_up_labelling([f"class {i}" for i in range(40)], 400),
         "ten classes": made_up_labelling(TEN, 200),
         "one class": made_up_labelling(["all"], 12, estimate=None),

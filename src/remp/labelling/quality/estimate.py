@@ -102,12 +102,13 @@ def rejection_table(labelling: Labelling) -> list[Kept]:
     """A line for each of the usual thresholds and the one that was asked for, those that leave nothing after the first
     left out.
 
-    Items that resemble no class are not counted: they get no label at any threshold.
+    Items that resemble no class are not counted: they get no label at any threshold. With one class there is no line:
+    every probability is 1.
     """
     values = _probabilities(labelling)
     lines = [_kept(labelling, values, threshold) for threshold in sorted({0.0, *THRESHOLDS, labelling.reject or 0.0})]
     n_lines = 1 + sum(line.n > 0 for line in lines)
-    return lines[:n_lines] if len(values) else []
+    return lines[:n_lines] if len(values) and len(labelling.task.class_names) > 1 else []
 
 
 def with_a_label(labelling: Labelling) -> Kept:

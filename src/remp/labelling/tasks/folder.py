@@ -24,7 +24,23 @@ from remp.untrusted import shortened
 _SYSTEM = {"__macosx", "@eadir", "$recycle.bin", "system volume information", "desktop.ini", "thumbs.db"}
 _NO_PICTURE = "no picture"
 # What a user takes for a picture and the decoder does not.
-_UNREAD = (".arw", ".avif", ".cr2", ".cr3", ".dng", ".jxl", ".nef", ".svg")
+_UNREAD = (
+    ".arw",
+    ".avif",
+    ".cr2",
+    ".cr3",
+    ".dng",
+    ".eps",
+    ".jp2",
+    ".jxl",
+    ".nef",
+    ".orf",
+    ".psd",
+    ".raf",
+    ".rw2",
+    ".svg",
+    ".xcf",
+)
 
 
 @dataclass
@@ -157,7 +173,9 @@ def _why_no_picture(suffix: str) -> str:
         return HEIC
     if suffix in _UNREAD:
         return f"{kind} is not read: convert it to JPEG or PNG"
-    return f"{shortened(kind, 20)} is {_NO_PICTURE}" if kind else _NO_PICTURE
+    if kind:
+        return f"{shortened(kind, 20)} is {_NO_PICTURE}"
+    return f"a name without an ending such as .jpg is taken for {_NO_PICTURE}"
 
 
 @cache

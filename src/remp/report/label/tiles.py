@@ -84,12 +84,13 @@ class TileChoice:
         given = np.flatnonzero(result.task.labels == number)
         predicted = np.flatnonzero((result.best == number) & (self._is("labelled") | self._is("uncertain")))
         by_certainty = predicted[np.argsort(-result.probability[predicted], kind="stable")]
-        certain = by_certainty[: min(self.most, (len(by_certainty) + 1) // 2)]
-        doubtful = by_certainty[len(certain) :][::-1]
+        only_class = len(result.task.class_names) == 1  # all equally certain
+        certain = by_certainty[: min(self.most, len(by_certainty) if only_class else (len(by_certainty) + 1) // 2)]
+        doubtful = by_certainty[:0] if only_class else by_certainty[len(certain) :][::-1]
         changed = by_certainty[result.before[by_certainty] != number]
         strips = (
             self._strip("Given", given, lambda item: ""),
-            self._strip("Most certain", certain, self._certainty, len(predicted)),
+            self._strip("Labelled" if only_class else "Most certain", certain, self._certainty, len(predicted)),
             self._strip("Least certain", doubtful, self._certainty_and_other, len(predicted)),
             self._strip(
                 f"Changed by {'class sizes' if result.rectified == 0 else 'rectification'}",
@@ -150,14 +151,15 @@ class TileChoice:
         return isolated(short(self.labelling.task.class_names[number], 24))
 
     def _certainty(self, item: int) -> str:
-        return percent(self.labelling.probability[item])
+        """Nothing with one class, whose probability is always 1."""
+        return "" if len(self.labelling.task.class_names) == 1 else percent(self.labelling.probability[item])
 
     def _certainty_and_other(self, item: int) -> str:
         other = self.labelling.runner_up[item]
         return f"{self._certainty(item)}, or {self._class(other)}" if other >= 0 else self._certainty(item)
 
     def _doubt(self, item: int) -> str:
-        return f"{self._class(self.labelling.best[item])} {self._certainty_and_other(item)}"
+        return f"{self._class(self.labelling.best[item])} {self._certainty_and_other(item)}".rstrip()
 
     def _label_or_guess(self, item: int) -> str:
         label = self.labelling.task.labels[item]
