@@ -46,10 +46,11 @@ def test_columns_go_by_several_names(photos, header):
         b"\xef\xbb\xbffile,label\r\n2.jpg,dog\r\n",
         b"file;label\n2.jpg;dog\n",
         b"file\tlabel\n2.jpg\tdog",
+        b"sep=;\r\nfile;label\r\n2.jpg;dog\r\n",
         b'"file","label"\n\n"2.jpg"," dog "\n\n',
         b"file,label\n./2.jpg,dog\n2.jpg,dog\n2.jpg,\n",
     ],
-    ids=["byte order mark", "semicolons", "tabs", "quotes and blank lines", "the same twice"],
+    ids=["byte order mark", "semicolons", "tabs", "for Excel", "quotes and blank lines", "the same twice"],
 )
 def test_files_as_programs_write_them(photos, content):
     assert given(photos, content) == {"2.jpg": "dog"}
@@ -169,7 +170,9 @@ def test_a_status_in_a_file_of_the_users_means_nothing(photos):
         ("file,label\n2.jpg,dog\n./2.jpg,cat\n", r"gives './2.jpg' two labels: 'dog' in line 2 and 'cat' in line 3"),
         ("fil,label\n2.jpg,dog\n", "no column 'file' .*there are: fil, label; did you mean 'fil'?"),
         ("file,lable\n2.jpg,dog\n", "no column 'label' .*did you mean 'lable'?"),
-        ("2.jpg,dog\n", "no column 'file' .* in its first line"),
+        ("2.jpg,dog\n", "no column 'file' .* in its first line, which names the columns"),
+        (b"PK\3\4\0 a sheet", "a spreadsheet or an archive, not a CSV file"),
+        ("sep=;\nfile;label\n2.jpg;cat\n2.jpg;dog\n", "in line 3 and 'dog' in line 4"),
         ("", "is empty; needed the columns 'file' and 'label'"),
         ("file,label\nnone.jpg,dog\n", "none of the 1 files in .* the first is 'none.jpg'. Paths are relative to"),
         ("file,label\n".encode("utf-16"), "is in UTF-16; needed UTF-8. Save it as CSV UTF-8"),
@@ -184,6 +187,8 @@ def test_a_status_in_a_file_of_the_users_means_nothing(photos):
         "file",
         "label",
         "no header",
+        "spreadsheet",
+        "lines for Excel count",
         "empty",
         "all missing",
         "UTF-16",

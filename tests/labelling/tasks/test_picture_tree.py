@@ -78,7 +78,7 @@ def test_pictures_that_are_not_read_are_named(tmp_path):
         ("a.AVIF", "AVIF is not read: convert it to JPEG or PNG"),
         ("b.mp4", "MP4 is no picture"),
         ("c/d.PDF", "PDF is no picture"),
-        ("e", "no picture"),
+        ("e", "a name without an ending such as .jpg is taken for no picture"),
     ]
 
 

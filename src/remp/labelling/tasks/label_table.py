@@ -23,6 +23,7 @@ _MISSING = ("", "-1")
 _NUMBER = re.compile(r"-?\d+(\.0*)?|nan", re.IGNORECASE)
 _GIVE = "give a CSV file with the columns file and label, or an export of Label Studio"
 _DELIMITERS = ",;\t"
+_EXCEL = re.compile(r'"?sep=([,;\t])"?\r?\n', re.IGNORECASE)
 _BLANK: list[str] = []  # the cells of a blank line
 # A line of labels has so many letters at least, beyond the first million lines.
 _LETTERS_A_LINE, _FREE_LINES = 16, 1_000_000
@@ -115,18 +116,21 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
     """(line number, cells) of each line of a CSV file; a blank line has no cells. Bytes that are not UTF-8 are kept as
     they are, as in the names of files."""
     text = _read_text(path)
+    separator = _EXCEL.match(text)  # told to Excel in a line of its own
+    text = text[separator.end() :] if separator else text
     first = text.partition("\n")[0]
-    delimiter = max(_DELIMITERS, key=first.count)
+    delimiter = separator[1] if separator else max(_DELIMITERS, key=first.count)
     # Written as `file, label`, a space is part of the comma: before a quote it would make the quotes part of the label.
     reader = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=f"{delimiter} " in first)
+    skipped = 1 if separator else 0
     most, lines = _FREE_LINES + len(text) // _LETTERS_A_LINE, []
     try:
         for cells in reader:
-            lines.append((reader.line_num, cells or _BLANK))
+            lines.append((reader.line_num + skipped, cells or _BLANK))
             if len(lines) > most:
                 raise DataError(f"{path} has more than {most} nearly empty lines: it is not a file of labels")
     except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num} is not CSV: {error}") from error
+        raise DataError(f"{path}, line {reader.line_num + skipped} is not CSV: {error}") from error
     return lines
 
 
@@ -169,6 +173,8 @@ def _read_text(path: Path) -> str:
         raise DataError(f"the labels {str(path)!r} cannot be read ({error.strerror}): {_GIVE}") from error
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise DataError(f"{path} is in UTF-16; needed UTF-8. Save it as CSV UTF-8")
+    if content.startswith((b"PK\3\4", b"\xd0\xcf\x11\xe0")):
+        raise DataError(f"{path} is a spreadsheet or an archive, not a CSV file: save the sheet as CSV UTF-8")
     if b"\0" in content:
         raise DataError(f"{path} is not a CSV file in UTF-8: it has zero bytes. Save it as CSV UTF-8")
     return content.decode("utf-8-sig", errors="surrogateescape")
@@ -179,7 +185,10 @@ def _column(path: Path, header: list[str], names: Sequence[str]) -> int:
         if name in header:
             return header.index(name)
     needed = " or ".join(repr(name) for name in names)
-    raise DataError(f"{path} has no column {needed} in its first line; {nearest(names[0], header)}")
+    raise DataError(
+        f"{path} has no column {needed} in its first line, which names the columns, such as file,label; "
+        f"{nearest(names[0], header)}"
+    )
 
 
 def _cell(cells: list[str], column: int) -> str:
