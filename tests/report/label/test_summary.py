@@ -49,6 +49,10 @@ def test_one_class_is_one():
     assert summary(made_up_labelling(("cat",), 9)).startswith("        2  examples with a label (1 class)\n")
 
 
+def test_one_class_has_no_table_of_thresholds():
+    assert "threshold" not in summary(made_up_labelling(["all"], 12, estimate=None, reject=0.9))
+
+
 def test_of_many_findings_the_first_are_shown():
     lines = summary(made_up_labelling(("cat", "dog"), 50, findings=every_finding() * 3)).splitlines()
     assert "  … and 5 more in the report" in lines

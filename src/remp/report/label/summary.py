@@ -90,9 +90,9 @@ def weakened(labelling: Labelling) -> str:
 
 
 def _rejection(labelling: Labelling) -> Iterator[str]:
-    """The table of thresholds, where one was asked for."""
+    """The table of thresholds, where one was asked for and there are two classes."""
     status = labelling.status
-    if labelling.reject is None:
+    if labelling.reject is None or len(labelling.task.class_names) == 1:
         return
     if not (status == STATUSES.index("labelled")).any() and (status == STATUSES.index("uncertain")).any():
         largest = f"{largest_threshold(labelling):.2f}"
