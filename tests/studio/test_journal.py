@@ -120,6 +120,21 @@ def test_on_a_full_disk_entries_wait_and_are_written_later(folder, monkeypatch):
     assert [entry["class"] for entry in opened(folder).entries] == ["a", "b", "c"]
 
 
+def test_what_was_written_but_is_not_on_the_disk_yet_is_tried_again(folder, monkeypatch):
+    journal = opened(folder)
+
+    def fail(file: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        journal.append({"do": "undo"})
+    assert journal.problem
+    journal.retry()
+    assert not journal.problem
+    assert opened(folder).entries == [{"do": "undo"}]
+
+
 def test_a_full_device_is_no_error(folder):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full on this system")

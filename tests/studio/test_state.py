@@ -1,6 +1,7 @@
 """The value that actions change: checked against a plain dictionary, and by undoing everything."""
 
 import copy
+import time
 
 import numpy as np
 import pytest
@@ -70,6 +71,17 @@ def test_a_class_that_comes_back_by_undo_is_not_taken_for_a_new_one():
     assert shown(state)[3] == (None, FREE)
 
 
+def test_a_new_class_costs_as_little_after_many_actions_as_after_few():
+    """All that undo could bring back was looked through for each new class."""
+    state = StudioState.start([-1] * N, [f"class {number}" for number in range(1000)])
+    for _ in range(2000):
+        state.label([0], "class 7")
+    started = time.process_time()
+    for number in range(5):
+        state.label([1], f"new {number}")
+    assert time.process_time() - started < 0.5
+
+
 def test_a_new_action_forgets_what_was_undone():
     state = start()
     state.label([2], "owl")
@@ -94,6 +106,9 @@ def test_a_new_action_forgets_what_was_undone():
         ({"do": "rename", "class": "cat", "to": "dog"}, "merge the two"),
         ({"do": "merge", "class": "cat", "into": "cat"}, "with itself"),
         ({"do": "colour", "class": "cat", "colour": "red;}"}, "such as #2f7fd1"),
+        ({"do": "label", "items": [2], "class": ["owl"]}, "needed text, got list"),
+        ({"do": "rename", "class": "cat", "to": {}}, "needed text, got dict"),
+        ({"do": "colour", "class": "cat", "colour": 1}, "needed text, got int"),
         ({"do": "burn"}, "needed one of label"),
         ([], "needed one of label"),
     ],

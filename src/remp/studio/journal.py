@@ -35,21 +35,16 @@ def _text(value: Any) -> str:
     return value
 
 
-def _any(value: Any) -> Any:
-    """What the state checks by itself."""
-    return value
-
-
 # The verbs: what each does, and what it needs for that, with a check of each.
 VERBS: dict[str, tuple[Callable[..., object], dict[str, Callable[[Any], Any]]]] = {
-    "label": (StudioState.label, {"items": _list, "class": _any}),
+    "label": (StudioState.label, {"items": _list, "class": _text}),
     "accept": (StudioState.accept, {"classes": _lists}),
     "clear": (StudioState.clear, {"items": _list}),
     "unknown": (StudioState.mark_unknown, {"items": _list}),
-    "rename": (StudioState.rename, {"class": _text, "to": _any}),
+    "rename": (StudioState.rename, {"class": _text, "to": _text}),
     "merge": (StudioState.merge, {"class": _text, "into": _text}),
     "delete": (StudioState.delete, {"class": _text}),
-    "colour": (StudioState.recolour, {"class": _text, "colour": _any}),
+    "colour": (StudioState.recolour, {"class": _text, "colour": _text}),
     "dismiss": (StudioState.dismiss, {"finding": _text}),
     "undo": (StudioState.undo, {}),
     "redo": (StudioState.redo, {}),
@@ -179,15 +174,18 @@ class Journal:
         self.retry()
 
     def retry(self) -> None:
-        """Try again to write what waits, from where the last try ended."""
-        if not self._waiting:
+        """Try again to write what waits, from where the last try ended, and to have it on the disk."""
+        if not self._waiting and not self.problem:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
             try:
                 while self._waiting:
-                    del self._waiting[: _written(file, bytes(self._waiting))]
+                    n_bytes = os.write(file, self._waiting)
+                    if not n_bytes:
+                        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    del self._waiting[:n_bytes]
                 os.fsync(file)
             finally:
                 os.close(file)
@@ -225,13 +223,6 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def _written(file: int, content: bytes) -> int:
-    n_bytes = os.write(file, content)
-    if not n_bytes:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    return n_bytes
 
 
 def _chosen(names: Sequence[str]) -> list[str]:

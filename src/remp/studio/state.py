@@ -29,8 +29,6 @@ class StudioClass:
 
 def clean_name(name: str) -> str:
     """A class name as it is kept: one spelling of accents, one line, no spaces around. Raises ConfigError for none."""
-    if not isinstance(name, str):
-        raise ConfigError(f"a class name is text, got {type(name).__name__}")
     if len(name) > LONGEST_NAME:
         raise ConfigError(
             f"a class name of {len(name):,} characters; needed at most {LONGEST_NAME}: give a shorter one"
@@ -40,7 +38,7 @@ def clean_name(name: str) -> str:
     except UnicodeEncodeError as error:
         raise ConfigError("a class name with half a character: type it again") from error
     visible = "".join(" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in name)
-    cleaned = " ".join(unicodedata.normalize("NFC", visible).split())
+    cleaned = _as_read(visible)
     if not cleaned:
         raise ConfigError("a class name without letters: type a name that can be read")
     return cleaned
@@ -52,8 +50,8 @@ def _as_read(name: str) -> str:
 
 def clean_colour(colour: str) -> str:
     """#rrggbb in small letters; raises ConfigError for anything else."""
-    if not isinstance(colour, str) or not _COLOUR.fullmatch(colour.casefold()):  # type: ignore[redundant-expr]
-        raise ConfigError(f"got the colour {str(colour)[:40]!r}; needed one such as #2f7fd1")
+    if not _COLOUR.fullmatch(colour.casefold()):
+        raise ConfigError(f"got the colour {colour[:40]!r}; needed one such as #2f7fd1")
     return colour.casefold()
 
 
@@ -86,13 +84,15 @@ class StudioState:
     """What the user has said of n pictures so far.
 
     labels: (n,) int32, a class of `classes`, NONE or UNKNOWN. origins: (n,) int8, FREE, GIVEN or ACCEPTED. classes: by
-    numbers that stay the same for as long as the class is there. dismissed: findings that were looked at. done, undone:
-    the changes that undo and redo take back, the newest last. version: grows with every change.
+    numbers that stay the same for as long as the class is there. next_number: for a new class; none that a class has
+    had, since undo may bring that back. dismissed: findings that were looked at. done, undone: the changes that undo
+    and redo take back, the newest last. version: grows with every change.
     """
 
     labels: np.ndarray
     origins: np.ndarray
     classes: dict[int, StudioClass]
+    next_number: int
     dismissed: frozenset[str] = frozenset()
     version: int = 0
     done: list[_Change] = field(default_factory=list, repr=False)
@@ -101,18 +101,16 @@ class StudioState:
     @classmethod
     def start(cls, labels: Sequence[int] | np.ndarray, class_names: Sequence[str]) -> "StudioState":
         """The state before any action. labels: (n,) index into class_names, or -1."""
-        classes: dict[int, StudioClass] = {}
-        for number, name in enumerate(class_names):
-            classes[number] = StudioClass(name, next_colour([one.colour for one in classes.values()]))
+        classes = {n: StudioClass(name, COLOURS[n % len(COLOURS)]) for n, name in enumerate(class_names)}
         labels = np.array(labels, np.int32)
-        return cls(labels, np.where(labels >= 0, GIVEN, FREE).astype(np.int8), classes)
+        return cls(labels, np.where(labels >= 0, GIVEN, FREE).astype(np.int8), classes, len(classes))
 
     def find(self, name: str) -> int | None:
         """The number of the class of this name, or else of one that reads the same: folders may be named with accents
         apart from their letters, or with spaces at the end."""
         numbers = {one.name: number for number, one in reversed(self.classes.items())}
-        if name in numbers or not isinstance(name, str):
-            return numbers.get(name)
+        if name in numbers:
+            return numbers[name]
         alike = {_as_read(one): number for one, number in numbers.items()}
         return alike.get(_as_read(name))
 
@@ -122,7 +120,7 @@ class StudioState:
         number = self.find(name)
         if number is None:
             name = clean_name(name)
-            number = self._new_number()
+            number, self.next_number = self.next_number, self.next_number + 1
             classes[number] = StudioClass(name, next_colour([one.colour for one in classes.values()]))
         self._do(f"{_pictures(items)} labelled {name}", items, number, GIVEN, classes)
 
@@ -225,13 +223,8 @@ class StudioState:
     def _number(self, name: str) -> int:
         number = self.find(name)
         if number is None:
-            raise ConfigError(f"there is no class {str(name)[:80]!r} (any more)")
+            raise ConfigError(f"there is no class {name[:80]!r} (any more)")
         return number
-
-    def _new_number(self) -> int:
-        """One that no class had before, also none that undo may bring back."""
-        sides = [side for change in (*self.done, *self.undone) for side in change.classes]
-        return max((number for side in (self.classes, *sides) for number in side), default=-1) + 1
 
     def _without(self, number: int) -> dict[int, StudioClass]:
         return {other: one for other, one in self.classes.items() if other != number}
