@@ -94,6 +94,17 @@ def test_a_class_is_sorted_in_four_ways_and_accepted_from_above(studio):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["constructor", "__proto__"])
+def test_predictions_of_a_class_with_a_name_of_javascript_are_accepted(studio, name):
+    begin(studio)
+    act(studio, do="rename", **{"class": "red"}, to=name)
+    studio.wait()
+    studio.page.click(f".class .open:has-text('{name}')")
+    studio.keys("Enter")
+    until_class(studio, f"all['{name}'].accepted === 1")
+
+
+@pytest.mark.slow
 def test_typing_finds_a_class_before_it_makes_one_and_search_finds_names(studio):
     names = begin(studio)
     studio.page.click("#views button:has-text('All')")

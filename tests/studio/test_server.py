@@ -240,7 +240,7 @@ def test_a_name_of_a_file_that_is_not_valid_text_goes_through(tmp_path):
 
 def test_names_and_times_are_those_of_the_files(served):
     friend, task = served.friend(), served.session.task
-    assert friend.get("/api/names").json() == {"names": list(task.names)}
+    assert friend.get("/api/names").json()["names"] == list(task.names)
     assert friend.get("/api/times").json() == {"times": [int(path.stat().st_mtime) for path in task.paths]}
     task.paths[0].unlink()
     assert friend.get("/api/times").json()["times"][0] == 0

@@ -158,7 +158,7 @@ class Labels:
         """The task of `remp label` on the embedded items, its classes in the order of their names as there; and the
         number of each of its classes here (N,)."""
         labels = self.labels[features.items]
-        present = [number for number in self.classes if (labels == number).any()]
+        present = np.unique(labels[labels >= 0]).tolist()
         numbers = np.array(sorted(present, key=lambda number: self.classes[number].name), np.int64)
         codes = np.full(max([*self.classes, 0]) + 1, -1)
         codes[numbers] = np.arange(len(numbers))

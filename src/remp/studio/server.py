@@ -22,7 +22,7 @@ from remp.errors import RempError
 from remp.labelling.outcome import Finding
 from remp.labelling.tasks import Items
 from remp.studio.session import Session
-from remp.studio.state import ACCEPTED, GIVEN, NONE, StudioState
+from remp.studio.state import ACCEPTED, COLOURS, GIVEN, NONE, StudioState
 from remp.studio.thumbnails import Thumbnails, large, mark
 
 PAGE = Path(__file__).with_name("page")
@@ -69,12 +69,11 @@ class _Serving:
         return _json(await run_in_threadpool(describe, self._session))
 
     async def items(self, request: Request) -> Response:
-        version, content = await run_in_threadpool(item_arrays, self._session)
-        return _bytes(content, **{"x-version": str(version)})
+        return _bytes(await run_in_threadpool(item_arrays, self._session))
 
     async def names(self, request: Request) -> Response:
-        """Of all items: what does not change."""
-        return _json(await run_in_threadpool(lambda: {"names": self._session.task.names}))
+        """What does not change: the names of all items, and the colours for classes."""
+        return _json(await run_in_threadpool(lambda: {"names": self._session.task.names, "colours": COLOURS}))
 
     async def times(self, request: Request) -> Response:
         """When each file was changed. Asked for by those who sort by it, since every file is looked at."""
@@ -165,6 +164,7 @@ def describe(session: Session) -> dict[str, Any]:
             sizes = dict(
                 zip(prediction.class_numbers.tolist(), prediction.labelling.expected_sizes.tolist(), strict=True)
             )
+        given, accepted = (_class_sizes(state, origin) for origin in (GIVEN, ACCEPTED))
         shown = [one for one in insight.label_next if state.labels[one.item] == NONE]
         return {
             "version": state.version,
@@ -176,8 +176,8 @@ def describe(session: Session) -> dict[str, Any]:
                     "id": number,
                     "name": one.name,
                     "colour": one.colour,
-                    "given": _count(state, number, GIVEN),
-                    "accepted": _count(state, number, ACCEPTED),
+                    "given": int(given[number]),
+                    "accepted": int(accepted[number]),
                     "expected": sizes.get(number),
                 }
                 for number, one in state.classes.items()
@@ -205,9 +205,9 @@ def describe(session: Session) -> dict[str, Any]:
         }
 
 
-def _count(state: StudioState, number: int, origin: int) -> int:
-    """How many pictures have this class from there."""
-    return int(((state.labels == number) & (state.origins == origin)).sum())
+def _class_sizes(state: StudioState, origin: int) -> np.ndarray:
+    """How many pictures have each class from there, by its number."""
+    return np.bincount(state.labels[(state.origins == origin) & (state.labels >= 0)], minlength=state.next_number)
 
 
 def _findings(session: Session) -> list[dict[str, Any]]:
@@ -228,12 +228,12 @@ def finding_key(task: Items, finding: Finding) -> str:
     return "\t".join([finding.kind, *(task.names[item] for item in finding.items[:20]), *finding.classes])
 
 
-def item_arrays(session: Session) -> tuple[int, bytes]:
-    """The version and, of all n items one after the other: label, best and runner-up as int16, probability and margin
-    as uint16 in 1/10,000, origin and status as uint8."""
+def item_arrays(session: Session) -> bytes:
+    """Of all n items one after the other: label, best and runner-up as int16, probability and margin as uint16 in
+    1/10,000, origin and status as uint8."""
     with session.lock:
         state, prediction = session.state, session.insight.prediction
-        labels, origins, version = state.labels.astype("<i2"), state.origins.astype("u1"), state.version
+        labels, origins = state.labels.astype("<i2"), state.origins.astype("u1")
     n = len(labels)
     if prediction is None:
         empty = np.full(n, -1, "<i2")
@@ -247,7 +247,7 @@ def item_arrays(session: Session) -> tuple[int, bytes]:
         best, second = (np.where(np.isin(part, known), part, -1).astype("<i2")
                         for part in (prediction.best, prediction.runner_up))  # fmt: skip
         parts = [labels, best, second, *shares, origins, prediction.status.astype("u1")]
-    return version, b"".join(part.tobytes() for part in parts)
+    return b"".join(part.tobytes() for part in parts)
 
 
 def _skipped(session: Session) -> list[tuple[str, str]]:
@@ -268,5 +268,5 @@ def _json(value: Any, status: int = 200) -> Response:
     return Response(content, status, {"cache-control": "no-store"}, "application/json")
 
 
-def _bytes(content: bytes, **headers: str) -> Response:
-    return Response(content, headers={"cache-control": "no-store", **headers}, media_type="application/octet-stream")
+def _bytes(content: bytes) -> Response:
+    return Response(content, headers={"cache-control": "no-store"}, media_type="application/octet-stream")

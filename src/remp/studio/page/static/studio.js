@@ -3,14 +3,15 @@
 const $ = (id) => document.getElementById(id);
 const NONE = -1, UNKNOWN_MARK = -2; // in place of a class
 const GIVEN = 1, ACCEPTED = 2; // where a label comes from
-const STATUS_UNKNOWN = 3, NO_STATUS = 255;
+const STATUS_UNKNOWN = 3;
 
 const model = {
-  names: [], times: [], state: null,
+  names: [], colours: [], times: [], state: null,
   label: new Int16Array(), best: new Int16Array(), second: new Int16Array(),
   probability: new Uint16Array(), margin: new Uint16Array(), origin: new Uint8Array(), status: new Uint8Array(),
   changed: new Map(), // item -> the class it had before the last action
-  classes: new Map(), keys: new Map(), unreadable: new Set(), place: null, mapVersion: 0,
+  classes: new Map(), keys: new Map(), unreadable: new Set(),
+  place: null, placed: [], extent: [1, 1], mapVersion: 0, // of the map: (x, y) of each item, the items that have a place, how far these reach
 };
 const ui = {
   view: null, classId: null, order: [], rows: [], selected: new Set(), cursor: 0, anchor: 0, search: "",
@@ -33,9 +34,6 @@ const KEYS = [
     [["Shift", "+", "Enter"], "accept all above"], [["Backspace"], "take the label away"], [["u"], "mark unknown"]],
   ["Correct", [["Ctrl", "+", "Z"], "undo"], [["Ctrl", "+", "Y"], "redo"], [["Enter"], "fix a finding"], [["x"], "dismiss a finding"]],
 ];
-// As in classes.py: told apart on white and on black.
-const PALETTE = ["#2f7fd1", "#e08a00", "#0f9d76", "#d0518f", "#d9541e", "#7a5cd6", "#8a8f00", "#17a3b8", "#b5392f", "#4d9a2a",
-  "#a452b8", "#a8713a", "#4468c9", "#c7a100", "#2b8f5b", "#e0668a", "#6d7f99", "#3fa0e0", "#93702b", "#c23fa6"];
 const FORMATS = [
   ["labels", "Labels and report", "labels.csv, labels.json and report.html"],
   ["folders", "Class folders", "a copy of each picture in the folder of its class"],
@@ -90,10 +88,17 @@ async function refresh() {
       await released();
       takeState(state);
       takeItems(items);
-      if (places) { model.place = new Float32Array(places); model.mapVersion = state.map; }
+      if (places) takePlaces(places);
       showAll();
     } while (isStale);
   } catch { /* the stream of events will come back, and this with it */ } finally { isRefreshing = false; }
+}
+
+function takePlaces(buffer) {
+  model.mapVersion = model.state.map;
+  model.place = new Float32Array(buffer);
+  model.placed = [...model.names.keys()].filter((item) => !Number.isNaN(model.place[2 * item]));
+  model.extent = [0, 1].map((axis) => model.placed.reduce((most, item) => Math.max(most, Math.abs(model.place[2 * item + axis])), 1e-6));
 }
 
 function takeState(state) {
@@ -297,7 +302,7 @@ function isShown(view) {
 function showViews(have) {
   const counted = { next: model.state.next.length, unsure: have.unsure, unknown: have.unknown, findings: model.state.findings.length, all: model.names.length, groups: model.state.groups.length };
   $("views").replaceChildren(...VIEWS.filter((view) => isShown(view.id)).map((view) => {
-    const made = element("button", { type: "button", onclick: () => { go(view.id); showAll(); focusStage(); } }, icon(view.icon), element("span", { text: view.title }));
+    const made = element("button", { type: "button", onclick: () => visit(view.id) }, icon(view.icon), element("span", { text: view.title }));
     if (counted[view.id]) made.append(element("span", { class: "count", text: number(counted[view.id]) }));
     if (ui.view === view.id) made.setAttribute("aria-current", "page");
     return made;
@@ -316,7 +321,7 @@ function showClasses(have) {
   $("class-list").replaceChildren(...model.state.classes.filter((one) => one.name.toLocaleLowerCase().includes(wanted)).map((one) => {
     const total = have.classes.get(one.id) ?? 0, labelled = one.given + one.accepted;
     const open = element("button", { type: "button", class: "open", title: `${one.name}: ${number(one.given)} given, ${number(one.accepted)} accepted, ${number(total - labelled)} predicted`,
-      onclick: () => { go("class", one.id); showAll(); focusStage(); } },
+      onclick: () => visit("class", one.id) },
       swatch(one), element("span", { class: "label", text: one.name, dir: "auto" }), element("span", { class: "count", text: number(total) }));
     const more = element("button", { type: "button", class: "more", "aria-label": `Change ${one.name}`, onclick: () => openClass(one) }, icon("more"));
     const made = element("li", { class: `class${ui.view === "class" && ui.classId === one.id ? " here" : ""}`, "data-id": one.id }, open, more);
@@ -368,13 +373,14 @@ const GAP = 14, CAPTION = 30, HEAD = 42, PANEL = 14;
 
 function go(view, classId = null) {
   ui.view = view; ui.classId = classId; ui.isNewView = true; ui.cursor = 0; ui.anchor = 0; ui.selected.clear();
-  model.changedShown = null;
   $("grid").hidden = ["findings", "map"].includes(view);
   $("findings").hidden = view !== "findings"; $("map").hidden = view !== "map";
   $("grid").scrollTop = 0; $("grid").dataset.view = view;
   closeViewer(false);
   if (view === "groups") ui.selectGroup = true;
 }
+
+function visit(view, classId) { go(view, classId); showAll(); focusStage(); }
 
 function layOut() {
   const grid = $("grid"), style = getComputedStyle(grid);
@@ -650,7 +656,7 @@ async function giveClass(name, items = targets()) {
 }
 
 async function accept(items) {
-  const classes = {}, unknown = [];
+  const classes = Object.create(null), unknown = []; // a class may be called constructor
   let n = 0;
   for (const item of items) {
     if (isLikeNone(item) && ["unknown", "all"].includes(ui.view)) unknown.push(item); // where that is what the picture says
@@ -730,9 +736,9 @@ $("name").addEventListener("keydown", (event) => {
 
 // ---------------------------------------------------------------- one picture, large
 
-function openViewer() {
-  if (!targets().length) return;
-  ui.isViewing = true; $("viewer").hidden = false;
+function openViewer(item) { // of a finding; elsewhere, the one at the cursor
+  if (item === undefined && !targets().length) return;
+  ui.viewed = item; ui.isViewing = true; $("viewer").hidden = false;
   showViewer(); $("viewer").focus();
 }
 function showViewer() {
@@ -765,7 +771,7 @@ function mending(finding) {
     const open = finding.items.filter((item) => className(model.label[item]) !== name);
     return name && open.length ? [`Label all ${name}`, () => giveClass(name, finding.items)] : null;
   }
-  if (["single example", "unrecognised class"].includes(finding.kind) && first) return [`Look at ${first}`, () => { go("class", [...model.classes.values()].find((one) => one.name === first).id); showAll(); focusStage(); }];
+  if (["single example", "unrecognised class"].includes(finding.kind) && first) return [`Look at ${first}`, () => visit("class", [...model.classes.values()].find((one) => one.name === first).id)];
   return null;
 }
 function showFindings() {
@@ -774,9 +780,9 @@ function showFindings() {
     const mend = mending(finding), buttons = element("div", { class: "buttons" });
     if (mend) buttons.append(element("button", { type: "button", class: "main", "data-mend": "", onclick: mend[1] }, element("span", { text: mend[0], dir: "auto" })));
     if (finding.kind.endsWith("duplicates")) buttons.append(...finding.classes.slice(1, 4).map((name) => element("button", { type: "button", onclick: () => giveClass(name, finding.items) }, element("span", { text: `Label all ${name}`, dir: "auto" }))));
-    if (finding.kind === "similar classes") buttons.append(element("button", { type: "button", text: "Look at the unsure", onclick: () => { go("unsure"); showAll(); focusStage(); } }));
+    if (finding.kind === "similar classes") buttons.append(element("button", { type: "button", text: "Look at the unsure", onclick: () => visit("unsure") }));
     buttons.append(element("button", { type: "button", "data-dismiss": "", text: "Dismiss", onclick: () => act({ do: "dismiss", finding: finding.key }, "Finding dismissed") }));
-    const shown = finding.items.slice(0, 10).map((item) => element("button", { type: "button", "aria-label": `Look at ${model.names[item]}`, onclick: () => { ui.viewed = item; ui.isViewing = true; $("viewer").hidden = false; showViewer(); $("viewer").focus(); } }, element("img", { src: `/thumb/${item}`, alt: "", loading: "lazy" })));
+    const shown = finding.items.slice(0, 10).map((item) => element("button", { type: "button", "aria-label": `Look at ${model.names[item]}`, onclick: () => openViewer(item) }, element("img", { src: `/thumb/${item}`, alt: "", loading: "lazy" })));
     const words = element("div", { class: "words" }, element("h3", { text: finding.kind }), element("p", { text: finding.text, dir: "auto" }), ...(shown.length > 1 ? [element("div", { class: "pictures" }, ...shown)] : []), buttons);
     return element("article", { class: "finding", tabindex: "0", "aria-label": finding.kind }, ...(shown.length === 1 ? [element("div", { class: "pictures one" }, ...shown)] : []), words);
   }));
@@ -791,17 +797,8 @@ const plane = { x: 0, y: 0, zoom: 1, lasso: null, images: new Map() };
 function mapSize() {
   const canvas = $("plane"), ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) { canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio); }
-  const [across, down] = mapExtent();
+  const [across, down] = model.extent; // both ways: a wide map fills a wide window
   return { width, height, ratio, scale: Math.min((width / 2 - 40) / across, (height / 2 - 44) / down) * plane.zoom };
-}
-function mapExtent() {
-  // How far the points reach from the middle, both ways: a wide map fills a wide window.
-  if (plane.extentOf !== model.place) {
-    const most = [1e-6, 1e-6];
-    for (let at = 0; at < (model.place?.length ?? 0); at++) if (Math.abs(model.place[at]) > most[at % 2]) most[at % 2] = Math.abs(model.place[at]);
-    plane.extentOf = model.place; plane.extent = most;
-  }
-  return plane.extent;
 }
 function toScreen(item, size) {
   return [size.width / 2 + (model.place[2 * item] - plane.x) * size.scale, size.height / 2 - (model.place[2 * item + 1] - plane.y) * size.scale];
@@ -818,8 +815,7 @@ function paintMap() {
   pen.setTransform(size.ratio, 0, 0, size.ratio, 0, 0);
   pen.clearRect(0, 0, size.width, size.height);
   const n = model.names.length, shown = [];
-  for (let item = 0; item < n; item++) {
-    if (Number.isNaN(model.place[2 * item])) continue;
+  for (const item of model.placed) {
     const [x, y] = toScreen(item, size);
     if (x > -60 && y > -60 && x < size.width + 60 && y < size.height + 60) shown.push([item, x, y]);
   }
@@ -851,7 +847,7 @@ function paintMap() {
 function nameClasses(pen, size, ink, paper) {
   // The name of each class at the middle of its members.
   const members = new Map();
-  for (let item = 0; item < model.names.length; item++) { const id = finalClass(item); if (id >= 0 && !Number.isNaN(model.place[2 * item])) { if (!members.has(id)) members.set(id, []); members.get(id).push(item); } }
+  for (const item of model.placed) { const id = finalClass(item); if (id >= 0) { if (!members.has(id)) members.set(id, []); members.get(id).push(item); } }
   pen.font = "600 13px system-ui, sans-serif"; pen.textAlign = "center"; pen.textBaseline = "middle"; pen.lineJoin = "round"; pen.lineWidth = 4;
   const taken = []; // the largest classes first; a name that would lie on another is left out until there is room
   for (const [id, items] of [...members].sort((a, b) => b[1].length - a[1].length)) {
@@ -880,19 +876,18 @@ function thumbOf(item) {
 function nearestOnMap(x, y, within) {
   const size = mapSize();
   let found, least = within * within;
-  for (let item = 0; item < model.names.length; item++) {
-    if (Number.isNaN(model.place[2 * item])) continue;
+  for (const item of model.placed) {
     const [px, py] = toScreen(item, size), distance = (px - x) ** 2 + (py - y) ** 2;
     if (distance < least) { least = distance; found = item; }
   }
   return found;
 }
 function stepOnMap(key, extend) {
-  if (!model.place) return;
+  if (!model.placed.length) return;
   const from = ui.mapCursor ?? nearestOnMap($("plane").clientWidth / 2, $("plane").clientHeight / 2, 1e6);
   const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[key];
   let found, least = Infinity;
-  for (let item = 0; item < model.names.length && ui.mapCursor !== undefined; item++) {
+  if (ui.mapCursor !== undefined) for (const item of model.placed) {
     const x = model.place[2 * item] - model.place[2 * from], y = model.place[2 * item + 1] - model.place[2 * from + 1], along = x * dx + y * dy, across = Math.abs(x * dy - y * dx);
     if (item !== from && along > 1e-6 && across <= along * 1.2 && along + 2 * across < least) { least = along + 2 * across; found = item; }
   }
@@ -944,7 +939,7 @@ $("plane").addEventListener("pointerup", (event) => {
   const spread = Math.max(...lasso.map(([x, y]) => Math.hypot(x - lasso[0][0], y - lasso[0][1])));
   if (spread < 5) { ui.mapCursor = nearestOnMap(...lasso[0], 14); if (ui.mapCursor !== undefined) ui.selected.add(ui.mapCursor); } else {
     const size = mapSize();
-    for (let item = 0; item < model.names.length; item++) if (!Number.isNaN(model.place[2 * item]) && isInside(...toScreen(item, size), lasso)) ui.selected.add(item);
+    for (const item of model.placed) if (isInside(...toScreen(item, size), lasso)) ui.selected.add(item);
   }
   showBar(); drawMap();
 });
@@ -1028,7 +1023,7 @@ addEventListener("keydown", (event) => {
   if (key === "Escape") { if (ui.isViewing) closeViewer(); else { ui.selected.clear(); mark(); showBar(); if (ui.view === "map") drawMap(); } event.preventDefault(); return; }
   if (target.closest?.("button, [role=combobox]") && (key === "Enter" || key === " ")) return; // what has the focus is pressed
   if (ui.view === "findings" && !ui.isViewing && findingKey(event)) { event.preventDefault(); return; }
-  if (command && key.toLowerCase() === "a") { if (ui.view === "map") { ui.selected = new Set([...model.names.keys()].filter((item) => model.place && !Number.isNaN(model.place[2 * item]))); drawMap(); } else { ui.selected = new Set(ui.order); mark(); } showBar(); event.preventDefault(); return; }
+  if (command && key.toLowerCase() === "a") { if (ui.view === "map") { ui.selected = new Set(model.placed); drawMap(); } else { ui.selected = new Set(ui.order); mark(); } showBar(); event.preventDefault(); return; }
   if (command || event.altKey) return;
   if (key.startsWith("Arrow") || ["Home", "End", "PageUp", "PageDown"].includes(key)) {
     if (target.type === "range") return;
@@ -1048,7 +1043,7 @@ function plainKey(key, event) {
   if (key === "/") { closeViewer(false); $("search").focus(); $("search").select(); return true; }
   if (key === "?") { openKeys(); return true; }
   if (key === "F2") { openNaming(); return true; }
-  if (key === "[" || key === "]") { const shown = VIEWS.filter((view) => isShown(view.id)), here = shown.findIndex((view) => view.id === ui.view); go(shown[(here + (key === "]" ? 1 : shown.length - 1)) % shown.length].id); showAll(); focusStage(); return true; }
+  if (key === "[" || key === "]") { const shown = VIEWS.filter((view) => isShown(view.id)), here = shown.findIndex((view) => view.id === ui.view); visit(shown[(here + (key === "]" ? 1 : shown.length - 1)) % shown.length].id); return true; }
   if (key === "u") { markUnknown(); return true; }
   if (/^[0-9]$/.test(key)) {
     const id = [...model.keys].find(([, digit]) => digit === key)?.[0];
@@ -1094,7 +1089,7 @@ function openClass(one) {
 }
 function showPalette(chosen) {
   $("class-colour").value = chosen;
-  $("palette").replaceChildren(...PALETTE.map((colour, at) => {
+  $("palette").replaceChildren(...model.colours.map((colour, at) => {
     const made = element("button", { type: "button", "aria-label": `Colour ${at + 1}`, "aria-pressed": String(colour === chosen), onclick: () => { showPalette(colour); $("palette").children[at].focus(); } });
     if (colour === chosen) made.append(icon("check"));
     return paint(made, colour);
@@ -1158,7 +1153,7 @@ function remembered(name) { try { return localStorage.getItem(`remp-${name}`); }
 // ---------------------------------------------------------------- start
 
 async function start() {
-  model.names = (await ask("/api/names").then((a) => a.json())).names;
+  Object.assign(model, await ask("/api/names").then((a) => a.json())); // names, and the colours of classes
   await refresh();
   focusStage();
   let wasGroups = ui.view !== "next" && !model.best.some((best) => best >= 0);
