@@ -29,11 +29,10 @@ from PIL import Image
 from remp.backbones.embedding import Embedder, Normalisation
 from remp.labelling.decision import decide
 from remp.propagation.fit import fit_rows
+from remp.report.thumbnails import Thumbnails
 from remp.rows import ArrayRows, Shard
 from remp.studio.collection import _SETTINGS, Embedding, Labels, open_collection, predict
-from remp.studio.run import StudioOptions, run_studio
-from remp.studio.thumbnails import _FORM, SIDE, Thumbnails
-from remp.system.files import home
+from remp.studio.run import _QUALITY, _THUMBNAIL, StudioOptions, run_studio
 
 DIM, SMALL = 1280, 8
 FLAGS = (
@@ -79,14 +78,14 @@ def keep_thumbnails(folder: Path) -> None:
     for _ in range(16):
         buffer = BytesIO()
         small = Image.fromarray(random.integers(0, 256, (12, 12, 3), dtype=np.uint8))
-        small.resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=82)
+        small.resize((_THUMBNAIL,) * 2, Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=_QUALITY)
         jpegs.append(buffer.getvalue())
-    kept = Thumbnails(home() / "studio" / "thumbnails.sqlite")
+    kept = Thumbnails(_THUMBNAIL, _QUALITY)
     kept._ask("BEGIN")
     for number, path in enumerate(sorted(folder.iterdir())):
         known = identity(path)
         assert known
-        kept._ask("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", known.key + _FORM, jpegs[number % len(jpegs)])
+        kept.keep(known.key, jpegs[number % len(jpegs)])
     kept._ask("COMMIT")
     kept.close()
 

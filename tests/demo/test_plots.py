@@ -16,7 +16,7 @@ from remp.demo import plots
 from remp.demo.page import Figure, Section, episode_tiles, write_report
 from remp.demo.showcase import find_showcase
 from remp.episodes import Protocol
-from remp.report.drawing import main_plane
+from remp.report import main_plane
 from remp.untrusted import visible
 from stand_ins import made_up_result, untrained
 

@@ -26,7 +26,7 @@ from remp.labelling.embedding.cache import EmbeddingCache, Identity, KnownFiles,
 from remp.labelling.output.result_folder import foreign_file, write_manifest
 from remp.labelling.output.tables import write_labels
 from remp.labelling.tasks import Items
-from remp.report.label.tiles import ThumbnailCache
+from remp.report.thumbnails import Thumbnails
 from remp.studio.session import open_session
 from remp.system.files import Place
 
@@ -42,7 +42,10 @@ def write_caches(folder: Path) -> list[Path]:
     for key in KEYS:
         known.add(Identity(key, is_settled=True), digest(key))
     known.close()
-    ThumbnailCache(folder / "thumbnails").add({key: key * 9 for key in KEYS})
+    thumbnails = Thumbnails(9, 9, folder / "thumbnails.sqlite")
+    for key in KEYS:
+        thumbnails.keep(key, key * 9)
+    thumbnails.close()
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
@@ -53,8 +56,10 @@ def read_caches(folder: Path) -> None:
         np.testing.assert_array_equal(row, VALUES[number])
     for key, content in zip(KEYS, KnownFiles(folder).contents([Identity(key, True) for key in KEYS]), strict=True):
         assert content in (None, digest(key)), "another content"
-    for key, jpeg in ThumbnailCache(folder / "thumbnails").take(KEYS).items():
-        assert jpeg == key * 9, "another thumbnail"
+    thumbnails = Thumbnails(9, 9, folder / "thumbnails.sqlite")
+    for key in KEYS:
+        assert thumbnails.take(key) in (None, key * 9), "another thumbnail"
+    thumbnails.close()
 
 
 def write_prepared(folder: Path) -> list[Path]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remp.report.page import percent, short
+from remp.report import percent, short
 from remp.untrusted import visible
 
 

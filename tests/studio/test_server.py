@@ -13,13 +13,12 @@ pytest.importorskip("httpx2", reason="the test client of Starlette needs httpx2"
 
 from starlette.testclient import TestClient
 
-from remp.studio import thumbnails
+from remp.report.thumbnails import Thumbnails
 from remp.studio.guard import MOST_BYTES, Guard, Keys
 from remp.studio.server import make_app
-from remp.studio.thumbnails import SIDE, Thumbnails
 from studio_cases import numbers_of, started, write_collection
 
-HOST = "127.0.0.1:8123"
+HOST, SIDE = "127.0.0.1:8123", 100
 OURS = {"sec-fetch-site": "same-origin"}
 
 
@@ -28,10 +27,8 @@ class Served:
 
     def __init__(self, folder: Path) -> None:
         self.session, self.keys, self.exported = started(folder), Keys(), []
-        thumbnails = Thumbnails(folder.with_name("thumbnails.sqlite"))
-        app = make_app(
-            self.session, thumbnails, folder.name, lambda asked: self.exported.append(asked) or {"folder": "x"}
-        )
+        export = lambda asked: self.exported.append(asked) or {"folder": "x"}  # noqa: E731
+        app = make_app(self.session, Thumbnails(SIDE, 82), folder.name, export)
         self.app = Guard(app, self.keys, {HOST, "localhost:8123"})
 
     def stranger(self) -> TestClient:
@@ -249,16 +246,3 @@ def test_names_and_times_are_those_of_the_files(served):
 def test_the_export_is_asked_for_in_the_words_of_the_page(served):
     served.friend().post("/api/export", headers=OURS, json={"format": "labels"})
     assert served.exported == [{"format": "labels"}]
-
-
-def test_a_thumbnail_of_another_size_is_another(tmp_path, monkeypatch):
-    path = next(write_collection(tmp_path / "photos", 1).iterdir())
-    kept = Thumbnails(tmp_path / "kept.sqlite")
-    first, _ = kept.small(path)
-    path.rename(tmp_path / "away")
-    (tmp_path / "away").rename(path)
-    assert kept.small(path)[0] == first
-    monkeypatch.setattr(thumbnails, "SIDE", 48)
-    monkeypatch.setattr(thumbnails, "_FORM", b"48-82")
-    assert Image.open(io.BytesIO(kept.small(path)[0])).size == (48, 48)
-    kept.close()

@@ -14,8 +14,7 @@ from remp.demo import plots
 from remp.demo.showcase import Showcase, Stage, find_showcase
 from remp.evaluation.result import Result
 from remp.evaluation.side_by_side import side_by_side
-from remp.report.drawing import class_colour
-from remp.report.page import render_page
+from remp.report import class_colour, render_page
 from remp.system.files import write_atomically
 from remp.trained import Trained
 from remp.untrusted import visible

@@ -13,8 +13,7 @@ from matplotlib.patches import Rectangle
 from remp.datasets.base import ImageSet
 from remp.demo.showcase import Showcase, Stage, find_showcase
 from remp.episodes import Protocol
-from remp.report.drawing import INK, QUIET, class_colour, main_plane, styled_figure
-from remp.report.page import short
+from remp.report import INK, QUIET, class_colour, main_plane, short, styled_figure
 from remp.system.files import write_atomically
 from remp.trained import Trained
 

@@ -11,8 +11,7 @@ from remp.errors import ConfigError
 from remp.evaluation.compare import Comparison, Table
 from remp.evaluation.side_by_side import Row
 from remp.evaluation.statistics import Estimate
-from remp.report.drawing import COLOURS, QUIET
-from remp.report.page import short
+from remp.report import COLOURS, QUIET, short, styled_figure
 from remp.system.files import write_atomically
 from remp.untrusted import visible
 
@@ -113,8 +112,6 @@ def _numbers(name: str, estimate: Estimate | None) -> dict[str, float | None]:
 
 def comparison_plot(comparison: Comparison) -> bytes:
     """One panel a protocol: accuracies with 95 % intervals, the best on top, coloured by what is assumed, as PNG."""
-    from remp.report.drawing import styled_figure  # here, because matplotlib takes a second to import
-
     tables = comparison.tables
     height = 1.3 + 0.28 * max(len(table.entries) for table in tables)
     with styled_figure(1.0 + 4.8 * len(tables), height) as (figure, png):

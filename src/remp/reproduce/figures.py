@@ -16,7 +16,7 @@ from remp.errors import ConfigError
 from remp.evaluation.evaluate import draw_episodes, embed
 from remp.methods.remp import ReMP
 from remp.models import load
-from remp.report.drawing import COLOURS, DOTS_PER_INCH, INK, QUIET, class_colour, styled_figure
+from remp.report import COLOURS, DOTS_PER_INCH, INK, QUIET, class_colour, styled_figure
 from remp.reproduce.manifest import Axis, Item
 from remp.reproduce.scoring import Cell
 from remp.reproduce.trainings import Run

@@ -20,10 +20,12 @@ from remp import label_files
 from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError, OutputError
 from remp.models import DEFAULT_EMBEDDER, find_embedder
+from remp.report.thumbnails import Thumbnails
 from remp.studio.collection import open_collection
 from remp.studio.journal import Journal, journal_of, labels_header
 from remp.studio.session import Session, open_session
-from remp.system.files import home
+
+_THUMBNAIL, _QUALITY = 176, 82  # pixels of a side, and quality as JPEG
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,6 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
     except ImportError as error:
         raise ConfigError(f"{error.name} is not installed: pip install starlette uvicorn") from error
     from remp.studio.exports import export_session
-    from remp.studio.thumbnails import Thumbnails
 
     _check_host(options)
     folder = Path(os.path.abspath(folder))
@@ -71,7 +72,7 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
         session = open_session(task, folder, journal_of(out), lambda: embedder, made_with)
         listening = _listen(options.host, options.port)
         port = listening.getsockname()[1]
-        keys, thumbnails = Keys(), Thumbnails(home() / "studio" / "thumbnails.sqlite")
+        keys, thumbnails = Keys(), Thumbnails(_THUMBNAIL, _QUALITY)
         app = make_app(session, thumbnails, folder.name, lambda asked: export_session(session, folder, out, asked))
         guarded = Guard(app, keys, _hosts(options.host, port))
         address = f"http://{_in_address(options.host)}:{port}/"

@@ -21,9 +21,9 @@ from remp.datasets.decode import UnreadablePicture
 from remp.errors import RempError
 from remp.labelling.outcome import Finding
 from remp.labelling.tasks import Items
+from remp.report.thumbnails import Thumbnails, large, mark
 from remp.studio.session import Session
 from remp.studio.state import ACCEPTED, COLOURS, GIVEN, NONE, StudioState
-from remp.studio.thumbnails import Thumbnails, large, mark
 
 PAGE = Path(__file__).with_name("page")
 # Sent at least this often, so that a connection that broke is noticed.

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from remp.report.label import tiles
-from remp.report.label.tiles import MOST_BYTES, SIDE, ThumbnailCache, thumbnail_sources
+from remp.report import thumbnails
+from remp.report.label.tiles import SIDE, thumbnail_sources
+from remp.report.thumbnails import Thumbnails
 from remp.system.files import home
-
-KEYS = [bytes([number]) * 16 for number in range(3)]
 
 
 def write_picture(path: Path, colour: tuple[int, int, int], *, age: float = 60) -> Path:
@@ -35,7 +34,7 @@ def unreadable(monkeypatch):
     def refuse(path: Path) -> bytes:
         raise AssertionError(f"{path} was read")
 
-    return lambda: monkeypatch.setattr(tiles, "read_file", refuse)
+    return lambda: monkeypatch.setattr(thumbnails, "read_file", refuse)
 
 
 def test_a_thumbnail_is_the_picture_small(tmp_path):
@@ -69,20 +68,24 @@ def test_what_is_no_picture_or_gone_has_none(tmp_path):
 
 def test_damage_in_the_cache_is_noticed(tmp_path):
     (source,) = thumbnail_sources([path := write_picture(tmp_path / "a.png", (200, 100, 50))])
-    (file,) = (home() / "thumbnails").iterdir()
+    file = home() / "thumbnails.sqlite"
     content = bytearray(file.read_bytes())
-    content[100] ^= 255
+    content[content.index(b"\xff\xd8") + 100] ^= 255
     file.write_bytes(content)
+    assert thumbnail_sources([path]) == [source]
+    file.write_bytes(b"no database" * 1000)
     assert thumbnail_sources([path]) == [source]
 
 
 def test_a_cache_that_cannot_be_written_to_costs_time_only(tmp_path):
-    home().mkdir(parents=True, exist_ok=True)
-    (home() / "thumbnails").write_text("a file where the folder should be")
+    (home() / "thumbnails.sqlite").mkdir(parents=True)
     assert thumbnail_sources([write_picture(tmp_path / "a.png", (1, 2, 3))])[0]
 
 
-def test_the_cache_gives_back_what_fits(tmp_path):
-    jpegs = {KEYS[0]: b"abc\0", KEYS[1]: bytes(MOST_BYTES), KEYS[2]: bytes(MOST_BYTES + 1)}
-    ThumbnailCache(tmp_path).add(jpegs)
-    assert ThumbnailCache(tmp_path).take(KEYS) == {key: jpegs[key] for key in KEYS[:2]}
+def test_a_thumbnail_of_another_size_is_another(tmp_path, unreadable):
+    path = write_picture(tmp_path / "a.png", (200, 100, 50))
+    made = {side: Thumbnails(side, 80).small(path)[0] for side in (176, 48)}
+    unreadable()
+    for side, jpeg in made.items():
+        assert Thumbnails(side, 80).small(path)[0] == jpeg
+        assert Image.open(BytesIO(jpeg)).size == (side, side)

@@ -10,11 +10,10 @@ import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.labelling.quality.estimate import rejection_table, with_a_label
-from remp.report.drawing import COLOURS, class_colour
+from remp.report import COLOURS, breakable, class_colour, percent, render_page, short
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
 from remp.report.label.summary import how_to_label, said, weakened
 from remp.report.label.tiles import TileChoice, thumbnail_sources
-from remp.report.page import breakable, percent, render_page, short
 from remp.system.files import write_atomically
 from remp.untrusted import visible
 from remp.version import __version__

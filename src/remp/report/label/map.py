@@ -7,8 +7,7 @@ from typing import Literal
 import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
-from remp.report.drawing import class_colour, main_plane
-from remp.report.page import short
+from remp.report import class_colour, main_plane, short
 
 WIDTH, HEIGHT, MARGIN = 720, 520, 28
 MOST_POINTS = 4000
@@ -18,8 +17,6 @@ GAP = 15  # between a point and its name
 # larger size are shown everywhere, the others on wide screens only.
 PHONE_SIZE, WIDE_SIZE = 24, 13
 LETTER_WIDTH = 0.62  # of a letter on average, in sizes of the font; wide scripts count double
-
-Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -112,8 +109,10 @@ def place_names(names: Sequence[str], points: np.ndarray, width: float, height: 
     for size in (PHONE_SIZE, WIDE_SIZE):
         for number in (number for number in range(len(names)) if number not in placed):
             for candidate in _candidates(short(names[number], LONGEST_NAME), points[number], size):
-                box = _box(candidate, size)
-                if _inside(box, width, height) and not _overlap(box, taken).any():
+                left, top, right, bottom = box = _box(candidate, size)
+                is_inside = left >= 0 and top >= 0 and right <= width and bottom <= height
+                covers = (left < taken[:, 2]) & (taken[:, 0] < right) & (top < taken[:, 3]) & (taken[:, 1] < bottom)
+                if is_inside and not covers.any():
                     placed[number] = candidate
                     taken = np.append(taken, [box], axis=0)
                     break
@@ -129,17 +128,8 @@ def _candidates(text: str, point: np.ndarray, size: float) -> Iterator[PlacedNam
     yield PlacedName(text, x, y + GAP + 0.6 * size, "middle", wide_only)
 
 
-def _box(name: PlacedName, size: float) -> Box:
+def _box(name: PlacedName, size: float) -> tuple[float, float, float, float]:
+    """Left, top, right, bottom."""
     length = size * LETTER_WIDTH * sum(2 if ord(letter) > 0x2E7F else 1 for letter in name.text)
     left = name.x - {"start": 0.0, "middle": 0.5, "end": 1.0}[name.anchor] * length
     return left, name.y - 0.6 * size, left + length, name.y + 0.6 * size
-
-
-def _inside(box: Box, width: float, height: float) -> bool:
-    return box[0] >= 0 and box[1] >= 0 and box[2] <= width and box[3] <= height
-
-
-def _overlap(box: Box, others: np.ndarray) -> np.ndarray:
-    """Whether each of the others (k, 4) shares some space with the box: (k,) bool"""
-    left, top, right, bottom = box
-    return (left < others[:, 2]) & (others[:, 0] < right) & (top < others[:, 3]) & (others[:, 1] < bottom)

@@ -9,7 +9,7 @@ import numpy as np
 from remp.labelling.embedding import Stage
 from remp.labelling.outcome import FOLDERS, STATUSES, Labelling
 from remp.labelling.quality.estimate import largest_threshold, rejection_table, with_a_label
-from remp.report.page import percent
+from remp.report import percent
 from remp.untrusted import visible
 
 _MOST = 10  # findings and names that are shown; the report has all

@@ -1,20 +1,17 @@
 """Which items of a labelling are shown, and what is said of each."""
 
 import base64
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from remp.datasets.decode import UnreadablePicture, centre_square
-from remp.labelling.embedding.cache import KEY, RecordFiles, identity
-from remp.labelling.embedding.pictures import as_jpeg, read_file
+from remp.datasets.decode import UnreadablePicture
 from remp.labelling.outcome import STATUSES, Advice, Finding, Labelling, Status
-from remp.report.drawing import class_colour
-from remp.report.page import isolated, percent, short
-from remp.system.files import home
+from remp.report import class_colour, isolated, percent, short
+from remp.report.thumbnails import Thumbnails
 
 MOST_FINDINGS = 25  # of one kind
 MOST_ADVICE = 20
@@ -167,8 +164,6 @@ class TileChoice:
 
 
 SIDE, QUALITY = 128, 80
-MOST_BYTES = 12 * 1024  # of a JPEG; the few larger ones are made again
-_RECORD = np.dtype([("key", KEY), ("jpeg", f"V{MOST_BYTES}"), ("length", "<u4"), ("check", KEY)])
 
 
 def thumbnail_sources(paths: Sequence[Path]) -> list[str | None]:
@@ -176,44 +171,16 @@ def thumbnail_sources(paths: Sequence[Path]) -> list[str | None]:
 
     A file that has not changed since its thumbnail was made is not read again.
     """
-    files = [identity(path) for path in paths]
-    cache = ThumbnailCache(home() / "thumbnails")
-    kept = cache.take({file.key for file in files if file})
-    missing = [path for path, file in zip(paths, files, strict=True) if not file or file.key not in kept]
-    with ThreadPoolExecutor() as pool:
-        made = dict(zip(missing, pool.map(_thumbnail, missing), strict=True))
-    jpegs = [
-        made[path] if path in made else kept[file.key] if file else None
-        for path, file in zip(paths, files, strict=True)
-    ]
-    new = zip(paths, files, jpegs, strict=True)
-    cache.add({file.key: jpeg for path, file, jpeg in new if file and file.is_settled and jpeg and path in made})
-    start = "data:image/jpeg;base64,"
-    return [start + base64.b64encode(jpeg).decode("ascii") if jpeg else None for jpeg in jpegs]
+    thumbnails = Thumbnails(SIDE, QUALITY)
 
+    def source(path: Path) -> str | None:
+        try:
+            return "data:image/jpeg;base64," + base64.b64encode(thumbnails.small(path)[0]).decode("ascii")
+        except UnreadablePicture:
+            return None
 
-def _thumbnail(path: Path) -> bytes | None:
-    """JPEG"""
     try:
-        return as_jpeg(centre_square(read_file(path), SIDE), QUALITY)
-    except UnreadablePicture:
-        return None
-
-
-class ThumbnailCache:
-    """One JPEG per key."""
-
-    def __init__(self, folder: Path) -> None:
-        self._files = RecordFiles(folder, thumbnails=_RECORD)
-
-    def take(self, keys: Collection[bytes]) -> dict[bytes, bytes]:
-        """Key -> JPEG, of those keys that are there."""
-        found = self._files.take(keys)
-        return {key: record["jpeg"].tobytes()[: int(record["length"])] for key, (record,) in found}
-
-    def add(self, jpegs: Mapping[bytes, bytes]) -> None:
-        """Keep JPEGs by their key. A disk that is full or read-only keeps none, which costs time and nothing else."""
-        records = [(key, jpeg, len(jpeg), b"") for key, jpeg in jpegs.items() if len(jpeg) <= MOST_BYTES]
-        if records:
-            self._files.append(np.array(records, _RECORD))
-            self._files.close()
+        with ThreadPoolExecutor() as pool:
+            return list(pool.map(source, paths))
+    finally:
+        thumbnails.close()
