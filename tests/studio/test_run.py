@@ -20,6 +20,7 @@ from remp.studio.run import (
     OneServer,
     StudioOptions,
     _check_host,
+    _hosts,
     _listen,
     is_local,
     result_folder,
@@ -117,6 +118,11 @@ def test_other_addresses_ask_for_an_explicit_flag_and_say_what_it_means(host):
     with pytest.raises(ConfigError, match=r"lets other machines reach your pictures.*--anyone"):
         _check_host(StudioOptions(host=host))
     _check_host(StudioOptions(host=host, anyone=True))
+
+
+def test_browsers_leave_out_port_80():
+    assert {"localhost", "127.0.0.1:80"} <= _hosts("127.0.0.1", 80)
+    assert "localhost" not in _hosts("127.0.0.1", 8000)
 
 
 def test_results_never_go_among_the_pictures(tmp_path):

@@ -95,6 +95,21 @@ def test_a_server_that_is_called_by_another_name_is_silent(served, host):
 
 
 @pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("192.168.0.7:8123", 200),
+        ("[fe80::1]:8123", 200),
+        ("evil.example:8123", 421),
+        ("[", 421),
+        ("7.evil.example", 421),
+    ],
+)
+def test_a_server_for_others_is_called_by_any_address_and_by_no_strange_name(served, host, status):
+    served.app = Guard(served.app._app, served.keys, {HOST}, any_address=True)
+    assert served.friend().get("/api/state", headers={"host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
     "headers",
     [
         {},

@@ -1,9 +1,11 @@
 """Who may talk to the server: a browser of this machine that was given the address, and no page but ours in it."""
 
+import ipaddress
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -56,11 +58,12 @@ class Guard:
     """Stands before the application: refuses what does not come from our page, and adds what protects the page.
 
     hosts: what browsers may have called us, with the port: a page elsewhere whose name was made to point here (DNS
-    rebinding) calls us by another name.
+    rebinding) calls us by another name. any_address: they may also have called us by any address, as of a machine that
+    others reach: only names can be made to point here.
     """
 
-    def __init__(self, app: Any, keys: Keys, hosts: set[str]) -> None:
-        self._app, self._keys, self._hosts = app, keys, hosts
+    def __init__(self, app: Any, keys: Keys, hosts: set[str], *, any_address: bool = False) -> None:
+        self._app, self._keys, self._hosts, self._any_address = app, keys, hosts, any_address
         port = sorted(hosts)[0].rpartition(":")[2]
         self.cookie_name = f"remp-studio-{port}"  # cookies know no ports: two studios would share one
 
@@ -80,11 +83,11 @@ class Guard:
         if body is None:
             await _refused(413, f"more than {MOST_BYTES} bytes in one request")(scope, receive, protected)
             return
-        await self._app(scope, _Read(body, receive), protected)
+        await self._app(scope, _again(body, receive), protected)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
         host = headers.get(b"host", b"").decode("latin-1").casefold()
-        if host not in self._hosts:
+        if host not in self._hosts and not (self._any_address and _is_address(host)):
             return _refused(
                 421, "this server does not answer to that host name; use the address that the terminal shows"
             )
@@ -114,6 +117,15 @@ class Guard:
         )
 
 
+def _is_address(host: str) -> bool:
+    """Whether a browser was given an address, not a name. host: with or without a port."""
+    try:
+        ipaddress.ip_address(urlsplit(f"//{host}").hostname or "")
+    except ValueError:
+        return False
+    return True
+
+
 def _is_same_site(method: str, host: str, headers: dict[bytes, bytes]) -> bool:
     """Whether a request comes from our page or from the address bar. Browsers say so in Sec-Fetch-Site; what does not
     has to name us as its origin before it may change anything."""
@@ -139,18 +151,14 @@ async def _read(receive: Receive) -> bytes | None:
     return body
 
 
-class _Read:
+def _again(body: bytes, receive: Receive) -> Receive:
     """Gives the application a body that was read, then whatever comes after it."""
+    read: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    def __init__(self, body: bytes, receive: Receive) -> None:
-        self._body: bytes | None = body
-        self._receive = receive
+    async def receiving() -> MutableMapping[str, Any]:
+        return read.pop() if read else await receive()
 
-    async def __call__(self) -> MutableMapping[str, Any]:
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
+    return receiving
 
 
 def _with_headers(send: Send) -> Send:

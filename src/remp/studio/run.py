@@ -74,7 +74,7 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
         port = listening.getsockname()[1]
         keys, thumbnails = Keys(), Thumbnails(_THUMBNAIL, _QUALITY)
         app = make_app(session, thumbnails, folder.name, lambda asked: export_session(session, folder, out, asked))
-        guarded = Guard(app, keys, _hosts(options.host, port))
+        guarded = Guard(app, keys, _hosts(options.host, port), any_address=options.anyone)
         address = f"http://{_in_address(options.host)}:{port}/"
         server.say(address)
         config = uvicorn.Config(
@@ -145,18 +145,11 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _hosts(host: str, port: int) -> set[str]:
-    """What a browser may call us. A machine that others reach may have any name, but then --anyone was given."""
+    """What a browser may call us, by name; it leaves out port 80."""
     names = {"127.0.0.1", "localhost", "[::1]", _in_address(host)}
     if host in ("0.0.0.0", "::"):
-        names |= {socket.gethostname().casefold(), *_own_addresses()}
-    return {f"{name}:{port}" for name in names}
-
-
-def _own_addresses() -> set[str]:
-    try:
-        return set(socket.gethostbyname_ex(socket.gethostname())[2])
-    except OSError:
-        return set()
+        names.add(socket.gethostname().casefold())
+    return {f"{name}:{port}" for name in names} | (names if port == 80 else set())
 
 
 def _in_address(host: str) -> str:
