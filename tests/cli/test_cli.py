@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from remp import cli, open_data
+from remp.cli.doctor import NEEDED
 from remp.errors import RempError
 from remp.version import __version__
 
@@ -208,3 +210,10 @@ def test_the_doctor_names_versions_and_the_command_for_what_is_missing(monkeypat
     assert version("torch") in printed
     assert "ray" in printed
     assert "not installed: --engine ray. Install it with pip install 'ray[data]'" in printed
+
+
+def test_the_doctor_looks_for_all_that_is_needed():
+    from importlib.metadata import requires
+
+    needed = {re.split(r"[\[<>=;]", entry)[0].lower() for entry in requires("remp") if "extra ==" not in entry}
+    assert set(NEEDED) == needed

