@@ -96,7 +96,7 @@ def prepare(work: Path, n: int, n_classes: int) -> Path:
     if not (work / f"ready-{n}").exists():
         shutil.rmtree(folder, ignore_errors=True)
         write_pictures(folder, n, n_classes)
-        Embedding(open_collection(folder), embedder).run(lambda features: None)
+        Embedding(open_collection(folder), embedder()).run(lambda features: None)
         keep_thumbnails(folder)
         (work / f"ready-{n}").touch()
     (work / f"pictures-{n}-labelled.journal").unlink(missing_ok=True)
@@ -106,7 +106,7 @@ def prepare(work: Path, n: int, n_classes: int) -> Path:
 def bare(folder: Path, n_classes: int, rounds: int) -> tuple[float, float]:
     """Seconds of the propagation alone, and of all that the studio asks of it, on the features of the folder."""
     found: list = []
-    Embedding(open_collection(folder), embedder).run(lambda features: found.append(features))
+    Embedding(open_collection(folder), embedder()).run(lambda features: found.append(features))
     features, task = found[-1], open_collection(folder)
     from remp.studio.state import StudioState
 

@@ -30,7 +30,7 @@ def write_collection(folder: Path, n: int = 12, *, labelled: int = 0) -> Path:
 def session_of(folder: Path) -> Session:
     """A session that is not started; its journal lies beside the folder."""
     journal = folder.with_name(f"{folder.name}-labelled.journal")
-    return open_session(open_collection(folder), folder, journal, mean_colour_embedder)
+    return open_session(open_collection(folder), folder, journal, mean_colour_embedder())
 
 
 def started(folder: Path) -> Session:

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from remp.cli import app
 from remp.errors import ConfigError, DataError
-from remp.export import FORMATS, ExportOptions, LabelledPictures, find_format, label_again, read_results, split
+from remp.export import FORMATS, ExportOptions, LabelledPictures, check_format, label_again, read_results, split
 from remp.labelling.tasks.folder import listed_task
 from remp.labelling.tasks.label_table import read_label_studio
 from studio_cases import COLOURS, write_collection
@@ -95,6 +96,16 @@ def test_the_split_is_the_same_for_the_same_seed_and_leaves_no_class_out(picture
     assert 0 in split(one_red, ExportOptions(validation=0.9))[0]
     with pytest.raises(ConfigError, match="a share of the pictures"):
         ExportOptions(validation=1.0)
+
+
+def test_many_classes_are_split_without_looking_at_all_pictures_for_each():
+    names = tuple(f"{number}.png" for number in range(20_000))
+    labels = tuple(f"class {number % 10_000}" for number in range(20_000))
+    pictures = LabelledPictures(Path(), names, (), labels, np.ones(20_000), ("given",) * 20_000)
+    started = time.process_time()
+    train, validation = split(pictures, ExportOptions())
+    assert time.process_time() - started < 4
+    assert len(train) == len(validation) == 10_000
 
 
 def test_metadata_read_by_hugging_face(pictures, tmp_path):
@@ -227,7 +238,7 @@ def test_fiftyone_reads_it_by_its_own_importer(pictures):
 
 def test_a_format_that_is_not_there_is_named():
     with pytest.raises(ConfigError, match=r"no format 'coco': give one of folders, imagefolder.* labels, model"):
-        find_format("coco")
+        check_format("coco")
 
 
 def results(pictures: LabelledPictures) -> Path:

@@ -120,9 +120,14 @@ def find_pictures_of(results: Path, given: Path | None) -> Path:
     raise DataError(f"the pictures of {results} are not in {str(pictures)!r}: give --pictures FOLDER")
 
 
+def journal_of(results: Path) -> Path:
+    """The journal of a studio, beside its folder of results."""
+    return results.absolute().with_name(f"{results.absolute().name}.journal")
+
+
 def later_journal(results: Path) -> Path | None:
-    """The journal of a studio beside a folder of results, if it was written to after them."""
-    journal = results.absolute().with_name(f"{results.absolute().name}.journal")
+    """The journal beside a folder of results, if it was written to after them."""
+    journal = journal_of(results)
     try:
         is_later = journal.stat().st_mtime_ns > (results / "labels.json").stat().st_mtime_ns
     except OSError:  # one of them is not there
@@ -230,8 +235,10 @@ def split(pictures: LabelledPictures, options: ExportOptions) -> tuple[list[int]
     """Numbers for training and for validation: the same share of each class, one at least if it has two."""
     random, labels = np.random.default_rng(options.seed), pictures.labelled
     validation: list[int] = []
-    for name in pictures.class_names:
-        members = [number for number, label in labels.items() if label == name]
+    members_of: dict[str, list[int]] = {name: [] for name in pictures.class_names}
+    for number, label in labels.items():
+        members_of[label].append(number)
+    for members in members_of.values():
         n_held = min(round(options.validation * len(members)), len(members) - 1)  # a class without training is none
         if options.validation and len(members) > 1:
             n_held = max(n_held, 1)
@@ -292,12 +299,13 @@ def write_fiftyone(pictures: LabelledPictures, folder: Path, options: ExportOpti
     """`data/…` and labels.json, where a label is found by its file's name without ending: no two may share that."""
     (folder / "data").mkdir()
     class_names, taken = pictures.class_names, FreeNames()
+    places = {name: place for place, name in enumerate(class_names)}
     labels: dict[str, int] = {}
     for number, label in pictures.labelled.items():
         stem, suffix = os.path.splitext(pictures.paths[number].name)
         stem = taken.new(stem)
         put(pictures.paths[number], folder / "data" / f"{stem}{suffix}", options.way)
-        labels[stem] = class_names.index(label)
+        labels[stem] = places[label]
     content = json.dumps({"classes": class_names, "labels": labels}, ensure_ascii=False, indent=1)
     (folder / "labels.json").write_text(content, encoding="utf-8", errors="backslashreplace")
 
@@ -319,17 +327,17 @@ WITH_SESSION = ("labels", "model")
 WITH_PICTURES, DIVIDED = ("folders", "imagefolder", "huggingface", "fiftyone"), ("imagefolder",)
 
 
+def check_format(name: str) -> None:
+    """Raise ConfigError for a format that is not there."""
+    if name not in (*FORMATS, *WITH_SESSION):
+        raise ConfigError(f"there is no format {name[:40]!r}: give one of {', '.join((*FORMATS, *WITH_SESSION))}")
+
+
 def check_options(to: str, *, link: bool, validation: float | None, seed: int | None) -> None:
-    """Raise ConfigError for an option that means nothing in this format."""
+    """Raise ConfigError for a format that is not there, and for an option that means nothing in it."""
+    check_format(to)
     if link and to not in WITH_PICTURES:
         raise ConfigError(f"--link is for {', '.join(WITH_PICTURES)}; {to} holds no pictures: leave it out")
     if to not in DIVIDED and (validation, seed) != (None, None):
         option = "--seed" if validation is None else "--validation"
         raise ConfigError(f"{option} is for {', '.join(DIVIDED)}; {to} is not divided: leave it out")
-
-
-def find_format(name: str) -> Writer:
-    """The writer of a format; raises ConfigError for one that is not there."""
-    if name not in FORMATS:
-        raise ConfigError(f"there is no format {str(name)[:40]!r}: give one of {', '.join((*FORMATS, *WITH_SESSION))}")
-    return FORMATS[name]

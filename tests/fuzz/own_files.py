@@ -129,7 +129,7 @@ ACTIONS: list[dict[str, Any]] = [
 
 def write_journal(folder: Path) -> list[Path]:
     _write_items(folder)
-    session = open_session(TASK, folder, folder / "x.journal", lambda: None)  # type: ignore[arg-type, return-value]
+    session = open_session(TASK, folder, folder / "x.journal", None)  # type: ignore[arg-type]
     for action in ACTIONS:
         session.journal.append(action)
     return [folder / "x.journal"]
@@ -152,7 +152,7 @@ def damaged_journal(content: bytes, random: np.random.Generator) -> bytes:
 
 def read_journal(folder: Path) -> None:
     _write_items(folder)
-    session = open_session(TASK, folder, folder / "x.journal", lambda: None)  # type: ignore[arg-type, return-value]
+    session = open_session(TASK, folder, folder / "x.journal", None)  # type: ignore[arg-type]
     state = session.state
     assert set(state.labels.tolist()) <= {-1, -2, *state.classes}, "a class that is not there"
     assert all(isinstance(one.name, str) for one in state.classes.values()), "a class without a name"

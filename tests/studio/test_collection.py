@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,19 +130,28 @@ def test_a_part_is_predicted_while_the_rest_is_embedded(tmp_path, monkeypatch):
     monkeypatch.setattr("remp.studio.collection._PORTION", 8)
     folder = write_collection(tmp_path / "photos", 10)
     task, told = open_collection(folder), []
-    Embedding(task, mean_colour_embedder).run(told.append)
+    Embedding(task, mean_colour_embedder()).run(told.append)
     sizes = [len(features.items) for features in told if features is not None]
     assert sizes == [8, 16, 30]
     assert sizes[0] < len(task.names) == sizes[-1]
 
 
-def test_without_a_backbone_the_page_says_so(folder):
-    def none_there():
+def test_what_ends_the_embedding_is_kept_for_the_page(folder):
+    def fails(images):
         raise DataError("no weights")
 
-    embedding = Embedding(open_collection(folder), none_there)
+    embedding = Embedding(open_collection(folder), replace(mean_colour_embedder(), network=fails))
     embedding.run(lambda features: None)
     assert embedding.problem == "no weights"
+
+
+def test_a_collection_of_which_nothing_can_be_read_says_so(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_bytes(b"no picture")
+    session = session_of(tmp_path / "photos")
+    session.embed()
+    with pytest.raises(DataError, match=r"no picture can be read; the first, 'a\.jpg': not a picture"):
+        session.final()
 
 
 def test_a_folder_without_pictures_is_refused(tmp_path):

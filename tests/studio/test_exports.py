@@ -16,12 +16,12 @@ from embedding_cases import SIDE, mean_colour_embedder
 from remp.backbones.embedding import Normalisation
 from remp.cli import app
 from remp.errors import CheckpointError, ConfigError, DataError
-from remp.export import FORMATS
+from remp.export import FORMATS, ExportOptions
 from remp.label_files import label_new
 from remp.propagation.fit import fit_rows
 from remp.propagation.saved import read_labelling
 from remp.studio.collection import open_collection
-from remp.studio.exports import export_session, filler, session_of_results, trained
+from remp.studio.exports import export_session, fill, session_of_results, trained
 from remp.studio.session import open_session
 from studio_cases import numbers_of, started, write_collection
 
@@ -100,7 +100,7 @@ def test_the_classifier_says_of_the_same_pictures_what_the_studio_says(session, 
 def test_the_classifier_learns_from_the_features_that_new_pictures_will_have(tmp_path, monkeypatch, grey):
     embedder = replace(mean_colour_embedder(), normalisation=Normalisation((grey,) * 3, (0.2, 1.0, 1.0)))
     folder, seen = write_collection(tmp_path / "photos", labelled=3), []
-    session = open_session(open_collection(folder), folder, tmp_path / "kept.journal", lambda: embedder)
+    session = open_session(open_collection(folder), folder, tmp_path / "kept.journal", embedder)
     session.embed()
     monkeypatch.setattr("remp.studio.exports.fit_rows", lambda rows, *_: seen.append(rows) or fit_rows(rows, *_))
     trained(session, session.final())
@@ -127,7 +127,7 @@ def test_a_bare_journal_is_exported_as_the_page_would(session, tmp_path, name):
         alone = session_of_results(results, tmp_path / "photos", mean_colour_embedder())
         written = tmp_path / f"{results.suffix}-{name}"
         written.mkdir()
-        filler(alone, alone.final(), tmp_path / "photos", name)(written)
+        fill(written, alone, alone.final(), tmp_path / "photos", name, ExportOptions())
         ours, theirs = (
             {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
             for root in (written, from_page)

@@ -23,7 +23,6 @@ from remp.studio.run import (
     _hosts,
     _listen,
     is_local,
-    result_folder,
     run_studio,
     write_sample,
 )
@@ -126,9 +125,9 @@ def test_browsers_leave_out_port_80():
 
 
 def test_results_never_go_among_the_pictures(tmp_path):
-    assert result_folder(tmp_path / "photos", None) == tmp_path / "photos-labelled"
+    photos = write_collection(tmp_path / "photos", 1)
     with pytest.raises(ConfigError, match="only read"):
-        result_folder(tmp_path / "photos", tmp_path / "photos" / "out")
+        run_studio(photos, StudioOptions(out=photos / "out", browser=False))
 
 
 def test_a_lock_of_a_process_that_is_gone_does_not_count(tmp_path):

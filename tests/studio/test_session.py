@@ -1,5 +1,6 @@
 """A session: actions are kept, replayed, and lead to predictions."""
 
+import shutil
 import threading
 from pathlib import Path
 
@@ -86,6 +87,19 @@ def test_a_picture_that_was_deleted_leaves_its_journal_entries_out(folder):
     again = session_of(folder)
     assert (again.state.labels >= 0).sum() == 2
     assert again.notices[0].startswith("1 picture with labels in the journal, such as '000-red.png', are not")
+
+
+def test_what_cannot_be_done_again_does_not_make_undo_take_back_something_else(tmp_path):
+    folder = write_collection(tmp_path / "photos", labelled=2)
+    session = session_of(folder)
+    session.act({"do": "label", "items": numbers_of(session, "-blue")[:3], "class": "sea"})
+    session.act({"do": "accept", "classes": {"red": numbers_of(session, "-red")[:3]}})
+    session.act({"do": "undo"})
+    shutil.rmtree(folder / "red")
+    again = session_of(folder)
+    labels = again.state.labels[numbers_of(again, "-blue")[:3]]
+    assert [again.state.classes[number].name for number in labels.tolist()] == ["sea"] * 3
+    assert "actions of the journal that do not fit" in again.notices[0]
 
 
 @pytest.mark.parametrize("items", [[999_999], [10**30], [-1]])

@@ -202,10 +202,10 @@ def export(
 ) -> None:
     """Write labels for other tools: class folders, training folders, Hugging Face, Label Studio, FiftyOne, a model."""
     from remp.export import (
+        FORMATS,
         WITH_SESSION,
         ExportOptions,
         check_options,
-        find_format,
         is_of_label,
         label_again,
         later_journal,
@@ -216,8 +216,6 @@ def export(
     )
     from remp.labelling.output.result_folder import ResultFolder
 
-    if to not in WITH_SESSION:
-        find_format(to)
     check_options(to, link=link, validation=validation, seed=seed)
     options = ExportOptions(
         way="link" if link else "copy",
@@ -239,16 +237,16 @@ def export(
         )
     if (results / "labels.json").is_file() and to not in WITH_SESSION:
         labelled = read_results(results, pictures)
-        folder = result.write(lambda new: find_format(to)(labelled, new, options))
+        folder = result.write(lambda new: FORMATS[to](labelled, new, options))
         typer.echo(_labelled(folder, labelled))
         return
-    from remp.studio.exports import filler, session_of_results
+    from remp.studio.exports import fill, session_of_results
 
     session = session_of_results(results, pictures)
     for notice in session.notices:
         typer.echo(notice, err=True)
     prediction = session.final()
-    folder = result.write(filler(session, prediction, source, to, options))
+    folder = result.write(lambda new: fill(new, session, prediction, source, to, options))
     if to == "model":
         examples = prediction.labelling.task.is_labelled
         typer.echo(f"{folder}: learned from {examples.sum():,} labelled and {(~examples).sum():,} other pictures")

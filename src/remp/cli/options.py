@@ -34,15 +34,13 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         given: list[Any] = [
-            option for option in self.make_parser(ctx).parse_args(args=list(args))[2] if _has_one_value(option)
+            option
+            for option in self.make_parser(ctx).parse_args(args=list(args))[2]
+            if option.param_type_name == "option" and not option.multiple and not option.is_flag
         ]
         if twice := [option.opts[0] for i, option in enumerate(given) if option in given[:i]]:
             raise ConfigError(f"{twice[0]} is given twice; it takes one value")
         return super().parse_args(ctx, args)
-
-
-def _has_one_value(option: Any) -> bool:
-    return option.param_type_name == "option" and not option.multiple and not option.is_flag
 
 
 def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> Any:

@@ -78,17 +78,16 @@ class Features:
 
 
 class Embedding:
-    """Embeds a collection in a thread of its own, what is in the cache first.
+    """Embeds a collection, what is in the cache first.
 
     n_done: how many are. reasons: number -> why it cannot be read. problem: what ended it, or empty.
     """
 
-    def __init__(self, task: Items, find_embedder: Callable[[], Embedder]) -> None:
+    def __init__(self, task: Items, embedder: Embedder) -> None:
         self.total, self.n_done, self.problem, self.is_done = len(task.names), 0, "", False
         self.reasons: dict[int, str] = {}
-        self.embedder: Embedder | None = None
-        self._task, self._find = task, find_embedder
-        self._stop = threading.Event()
+        self.embedder = embedder
+        self._task, self._stop = task, threading.Event()
 
     def run(self, tell: Callable[[Features | None], None]) -> None:
         """Embed everything. tell: called with None on progress, with features when there are twice as many or all."""
@@ -102,7 +101,6 @@ class Embedding:
         self._stop.set()
 
     def _run(self, tell: Callable[[Features | None], None]) -> None:
-        self.embedder = self._find()
         run = EmbeddingRun(self._task.paths, self.embedder, home() / "embeddings")
         try:
             run.take_cached()
@@ -124,6 +122,8 @@ class Embedding:
         finally:
             run.close()
         self.n_done, self.reasons, self.is_done = int(run.is_done.sum()), dict(run.reasons), not run.left()
+        if self.is_done and not self.n_done:
+            raise DataError(f"no picture can be read; the first, {self._task.names[0]!r}: {self.reasons[0]}")
         if self.n_done and not self._stop.is_set():
             tell(_features(run, in_place=True))
 

@@ -1,7 +1,6 @@
 """What the studio writes when it is asked to: the labels of this moment, in the form that is wanted."""
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ import numpy as np
 from remp.backbones.embedding import Embedder
 from remp.errors import DataError
 from remp.export import (
+    FORMATS,
     IN_STUDIO,
-    WITH_SESSION,
     ExportOptions,
-    find_format,
+    check_format,
     find_pictures_of,
     is_of_label,
+    journal_of,
     of_labelling,
     said_with,
 )
@@ -30,7 +30,7 @@ from remp.propagation.saved import FILE, save_labelling
 from remp.report.label import write_label_report
 from remp.rows import ArrayRows
 from remp.studio.collection import Prediction, open_collection
-from remp.studio.journal import Journal, journal_of
+from remp.studio.journal import Journal
 from remp.studio.session import Session
 from remp.system.files import numbered
 from remp.untrusted import shortened
@@ -43,14 +43,14 @@ def export_session(session: Session, folder: Path, out: Path, asked: dict[str, A
     """Write what the page asks for and say where. asked: "format": one of FORMATS, labels, links or model. What the
     studio wrote is replaced, anything else never, nor results of other commands."""
     wanted = str(asked.get("format"))
-    if wanted not in (*WITH_SESSION, LINKS):
-        find_format(wanted)
-    fill = filler(session, session.final(), folder, wanted)
+    form, options = ("folders", ExportOptions(way="link")) if wanted == LINKS else (wanted, ExportOptions())
+    check_format(form)
+    prediction = session.final()
     place = out if wanted == "labels" else out.with_name(f"{out.name.removesuffix('-labelled')}-{wanted}")
     place = next(path for path in numbered(place) if not is_taken(path) or _is_of_studio(path))
     is_there = is_taken(place)
     result = ResultFolder(place, overwrite=is_there, numbered=not is_there, maker=IN_STUDIO)
-    return {"folder": str(result.write(fill))}
+    return {"folder": str(result.write(lambda new: fill(new, session, prediction, folder, form, options)))}
 
 
 def _is_of_studio(folder: Path) -> bool:
@@ -58,28 +58,27 @@ def _is_of_studio(folder: Path) -> bool:
     return maker_of(folder) == IN_STUDIO and not foreign_file(folder)
 
 
-def filler(
-    session: Session, prediction: Prediction, source: Path, wanted: str, options: ExportOptions | None = None
-) -> Callable[[Path], None]:
-    """What writes predicted labels into a new folder, in one of the formats. prediction: what `session.final()` says;
-    source: the pictures' folder."""
-    options = options or ExportOptions(way="link" if wanted == LINKS else "copy")
-    if wanted not in WITH_SESSION:
-        write = find_format("folders" if wanted == LINKS else wanted)
+def fill(
+    folder: Path,
+    session: Session,
+    prediction: Prediction,
+    source: Path,
+    form: str,
+    options: ExportOptions,
+) -> None:
+    """Write predicted labels into a new folder, in one of the formats. prediction: what `session.final()` says; source:
+    the pictures' folder."""
     labelling = prediction.labelling
-    if wanted == "labels":
-        embedder = _embedder(session)
+    if form == "labels":
+        embedder = session.embedding.embedder
         made_by = {"backbone": embedder.name, "side": embedder.side, "embedder": embedder.hash}
         labelling = replace(labelling, made_with={**made_by, "labels": IN_STUDIO})
-
-        def fill(folder: Path) -> None:
-            write_labels(labelling, folder)
-            write_label_report(folder / "report.html", labelling, title=source.name)
-
-        return fill
-    if wanted == "model":
-        return lambda folder: save_labelling(folder / FILE, trained(session, prediction))
-    return lambda folder: write(of_labelling(labelling, source), folder, options)
+        write_labels(labelling, folder)
+        write_label_report(folder / "report.html", labelling, title=source.name)
+    elif form == "model":
+        save_labelling(folder / FILE, trained(session, prediction))
+    else:
+        FORMATS[form](of_labelling(labelling, source), folder, options)
 
 
 def session_of_results(results: Path, pictures: Path | None = None, embedder: Embedder | None = None) -> Session:
@@ -110,23 +109,16 @@ def session_of_results(results: Path, pictures: Path | None = None, embedder: Em
         kept.check(folder, task.names)
         made_with = kept.made_with
     name, side = made_with.get("backbone", DEFAULT_EMBEDDER), made_with.get("side")
-    session = Session(task, kept, lambda: embedder or find_embedder(name, side=side))
+    session = Session(task, kept, embedder or find_embedder(name, side=side))
     session.embed()
     return session
-
-
-def _embedder(session: Session) -> Embedder:
-    if session.embedding.embedder is None:
-        raise DataError("the pictures are not embedded yet: export when the bar on the page is full")
-    return session.embedding.embedder
 
 
 def trained(session: Session, prediction: Prediction) -> Learned:
     """The model to save: fitted to all labelled items and a sample of the unlabelled, so that it says of the pictures
     here what the studio says, and can label others."""
-    features, task, embedder = session.features, prediction.labelling.task, _embedder(session)
-    if features is None:
-        raise DataError("the pictures are not embedded yet: export when the bar on the page is full")
+    features, task, embedder = session.features, prediction.labelling.task, session.embedding.embedder
+    assert features is not None  # for mypy: there is a prediction
     free = np.flatnonzero(~task.is_labelled)
     kept = np.sort(np.concatenate([np.flatnonzero(task.is_labelled), sample_of(free, _MOST_FREE)]))
     values = features.values[kept]

@@ -101,11 +101,6 @@ _WITNESSES, _FITTING = 32, 0.5
 _STARTED = re.compile(rb'[0-9a-f]{8} \{"journal"[^\n]*')  # a first line that was cut off: nothing is lost with it
 
 
-def journal_of(results: Path) -> Path:
-    """The journal that lies beside a folder of results."""
-    return results.with_name(f"{results.name}.journal")
-
-
 class Journal:
     """Lines of `CHECKSUM JSON`. A line whose sum is wrong was cut off by a crash or a full disk; it is passed over.
 

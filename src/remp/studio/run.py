@@ -19,10 +19,11 @@ import numpy as np
 from remp import label_files
 from remp.backbones.embedding import Embedder
 from remp.errors import ConfigError, OutputError
+from remp.export import journal_of
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.report.thumbnails import Thumbnails
 from remp.studio.collection import open_collection
-from remp.studio.journal import Journal, journal_of, labels_header
+from remp.studio.journal import Journal, labels_header
 from remp.studio.session import Session, open_session
 
 _THUMBNAIL, _QUALITY = 176, 82  # pixels of a side, and quality as JPEG
@@ -61,7 +62,7 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
 
     _check_host(options)
     folder = Path(os.path.abspath(folder))
-    out = result_folder(folder, options.out)
+    out = label_files.result_folder(folder, options.out, overwrite=False).path
     embedder = find_embedder(options.backbone, side=options.side)  # a mistake is told before anything is written
     labels = Journal(journal_of(out)).given_labels(options.labels)
     task = open_collection(folder, labels)
@@ -69,7 +70,7 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
     try:
         made_with = {"backbone": getattr(options.backbone, "name", options.backbone), "side": options.side}
         made_with |= labels_header(labels)
-        session = open_session(task, folder, journal_of(out), lambda: embedder, made_with)
+        session = open_session(task, folder, journal_of(out), embedder, made_with)
         listening = _listen(options.host, options.port)
         port = listening.getsockname()[1]
         keys, thumbnails = Keys(), Thumbnails(_THUMBNAIL, _QUALITY)
@@ -103,11 +104,6 @@ def _server(config: Any, session: Session) -> Any:
             super().handle_exit(sig, frame)
 
     return Ending(config)
-
-
-def result_folder(folder: Path, out: Path | None) -> Path:
-    """Where results go, as with `remp label`: beside the pictures unless said otherwise, and never among them."""
-    return label_files.result_folder(folder, out, overwrite=False).path
 
 
 def _check_host(options: StudioOptions) -> None:

@@ -50,11 +50,11 @@ class Insight:
 class Session:
     """One for each collection, shared by all its tabs. All public methods may be called from any thread."""
 
-    def __init__(self, task: Items, journal: Journal, find_embedder: Callable[[], Embedder]) -> None:
+    def __init__(self, task: Items, journal: Journal, embedder: Embedder) -> None:
         self.task = task
         self.journal = journal
         self.state = StudioState.start(task.labels, task.class_names)
-        self.embedding = Embedding(task, find_embedder)
+        self.embedding = Embedding(task, embedder)
         self.features: Features | None = None
         self.insight = Insight()
         self.plane: np.ndarray | None = None
@@ -72,14 +72,12 @@ class Session:
 
     def start(self) -> None:
         """Begin to embed and to predict, in threads that end with the process."""
-        for work in (self._embed_all, self._predict_forever, self._draw, self._write_forever):
+        for work in (self.embed, self._predict_forever, self._draw, self._write_forever):
             threading.Thread(target=work, daemon=True).start()
 
     def embed(self) -> None:
-        """Embed everything now, for an export without a page. Raises DataError if that fails."""
-        self._embed_all()
-        if self.embedding.problem:
-            raise DataError(self.embedding.problem)
+        """Embed everything now; if that fails, `final` says why."""
+        self.embedding.run(self._embedded)
 
     def stop(self) -> None:
         self.embedding.stop()
@@ -132,6 +130,8 @@ class Session:
 
     def final(self) -> Prediction:
         """The prediction for the labels as they are at this moment, to be exported."""
+        if self.embedding.problem:
+            raise DataError(self.embedding.problem)
         with self.lock:
             features, given, checks = self.features, self._given(), self._valid_checks()
         if features is None or not self.embedding.is_done:
@@ -148,12 +148,14 @@ class Session:
             try:
                 gone |= named_items(entry) - numbers.keys()
                 apply(self.state, with_numbers(entry, numbers))
-                if said := entry.get("said"):
-                    classes = {one.name: number for number, one in self.state.classes.items()}
-                    read = [Check.of_entry(one, numbers, classes) for one in said]
-                    self.checks.update({one.item: one for one in read if one is not None})
             except (ConfigError, AttributeError, TypeError):
                 n_senseless += 1
+                self.state.leave_out()
+                continue
+            if isinstance(said := entry.get("said"), list):
+                classes = {one.name: number for number, one in self.state.classes.items()}
+                read = [Check.of_entry(one, numbers, classes) for one in said]
+                self.checks.update({one.item: one for one in read if one is not None})
         if self.journal.n_damaged:
             lines = "line was" if self.journal.n_damaged == 1 else "lines were"
             self.notices.append(
@@ -173,9 +175,6 @@ class Session:
 
     def _valid_checks(self) -> list[Check]:
         return [one for one in self.checks.values() if one.predicted in self.state.classes]
-
-    def _embed_all(self) -> None:
-        self.embedding.run(self._embedded)
 
     def _embedded(self, features: Features | None) -> None:
         with self._wake:
@@ -254,12 +253,12 @@ class Session:
 
     def _gain(self, judged: Judged, given: Labels, label_next: tuple[Advice, ...]) -> Gain:
         free = np.flatnonzero((given.labels == NONE) & (judged.prediction.best >= 0))
-        place = {int(item): number for number, item in enumerate(free)}
+        batch = np.flatnonzero(np.isin(free, [one.item for one in label_next]))
         probability = judged.probability(free)
         n_labels = int((given.labels >= 0).sum())
         self.history = [point for point in self.history if point.n_labels < n_labels]
         self.history.append(Point(n_labels, float((1 - probability).sum())))
-        return expected_gain(probability, [place[one.item] for one in label_next if one.item in place], self.history)
+        return expected_gain(probability, batch.tolist(), self.history)
 
     def _publish(self, features: Features, insight: Insight, problem: str = "") -> None:
         with self._wake:
@@ -315,16 +314,12 @@ class Session:
 
 
 def open_session(
-    task: Items,
-    folder: Path,
-    journal: Path,
-    find_embedder: Callable[[], Embedder],
-    made_with: Mapping[str, Any] | None = None,
+    task: Items, folder: Path, journal: Path, embedder: Embedder, made_with: Mapping[str, Any] | None = None
 ) -> Session:
     """The session of a collection, as far as it had come. made_with: what a new journal says the features come from."""
     kept = Journal(journal)
     kept.check(folder, task.names, made_with)
-    return Session(task, kept, find_embedder)
+    return Session(task, kept, embedder)
 
 
 _IMPORTING = threading.Lock()

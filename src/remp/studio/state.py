@@ -176,6 +176,10 @@ class StudioState:
         """Hide a finding that was looked at."""
         self._do("finding dismissed", dismissed=self.dismissed | {finding})
 
+    def leave_out(self) -> None:
+        """Stand for an action of the journal that cannot be done again, so that undo takes back what it took back."""
+        self._do("action that was left out")
+
     def undo(self) -> str:
         """Take the last change back; what it was, in words, or nothing."""
         return self._move(self.done, self.undone, 0)

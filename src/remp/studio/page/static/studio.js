@@ -76,6 +76,14 @@ addEventListener("blur", lift); // of the window
 addEventListener("pointermove", (event) => { if (hand.isDown && !event.buttons) lift(); }, true);
 function released() { return hand.isDown ? new Promise((go) => { hand.waiting.push(go); setTimeout(go, 3000); }) : Promise.resolve(); }
 
+async function askForAll() {
+  // Nothing if the server is gone: the stream of events will come back, and with it this.
+  try {
+    const [state, items] = await Promise.all([ask("/api/state").then((a) => a.json()), ask("/api/items").then((a) => a.arrayBuffer())]);
+    return { state, items, places: state.map === model.mapVersion ? null : await ask("/api/map").then((a) => a.arrayBuffer()) };
+  } catch { return null; }
+}
+
 let isRefreshing = false, isStale = false;
 async function refresh() {
   if (isRefreshing) { isStale = true; return; }
@@ -83,15 +91,15 @@ async function refresh() {
   try {
     do {
       isStale = false;
-      const [state, items] = await Promise.all([ask("/api/state").then((a) => a.json()), ask("/api/items").then((a) => a.arrayBuffer())]);
-      const places = state.map !== model.mapVersion ? await ask("/api/map").then((a) => a.arrayBuffer()) : null;
+      const news = await askForAll();
+      if (!news) return;
       await released();
-      takeState(state);
-      takeItems(items);
-      if (places) takePlaces(places);
+      takeState(news.state);
+      takeItems(news.items);
+      if (news.places) takePlaces(news.places);
       showAll();
     } while (isStale);
-  } catch { /* the stream of events will come back, and this with it */ } finally { isRefreshing = false; }
+  } finally { isRefreshing = false; }
 }
 
 function takePlaces(buffer) {
