@@ -20,6 +20,8 @@ from remp.trained import Trained
 from remp.untrusted import visible
 from remp.version import __version__
 
+Mark = Literal["", "corrected", "spoiled", "wrong"]
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -40,7 +42,7 @@ class Tile:
 
     source: str
     alt: str
-    mark: Literal["", "corrected", "spoiled", "wrong"] = ""
+    mark: Mark = ""
 
 
 @dataclass(frozen=True)
@@ -115,34 +117,25 @@ def _protocol_facts(result: Result) -> dict[str, str]:
 
 def episode_tiles(showcase: Showcase) -> tuple[TileRow, ...]:
     """One row per class: its labelled images, then its queries."""
-    return tuple(_row(showcase, way) for way in range(len(showcase.class_names)))
-
-
-def _row(showcase: Showcase, way: int) -> TileRow:
-    name = visible(showcase.class_names[way])
-    support = showcase.support_images[showcase.support_labels == way]
-    return TileRow(
-        name=name,
-        colour=class_colour(way),
-        support=tuple(Tile(image_source(image), f"{name}, labelled") for image in support),
-        query=tuple(_query_tile(showcase, index) for index in np.flatnonzero(showcase.query_labels == way).tolist()),
-    )
-
-
-def _query_tile(showcase: Showcase, index: int) -> Tile:
     names = [visible(name) for name in showcase.class_names]
+    rows = []
+    for way, name in enumerate(names):
+        support = showcase.support_images[showcase.support_labels == way]
+        labelled = tuple(Tile(image_source(image), f"{name}, labelled") for image in support)
+        queries = np.flatnonzero(showcase.query_labels == way).tolist()
+        asked = tuple(_query_tile(showcase, names, index) for index in queries)
+        rows.append(TileRow(name, class_colour(way), labelled, asked))
+    return tuple(rows)
+
+
+def _query_tile(showcase: Showcase, names: Sequence[str], index: int) -> Tile:
     before, after = (names[stage.predictions[index]] for stage in (showcase.before, showcase.after))
     taken = before if before == after else f"{before} before, {after} after rectification"
+    mark: Mark = "" if showcase.right(showcase.after)[index] else "wrong"
+    if showcase.corrected[index] or showcase.spoiled[index]:
+        mark = "corrected" if showcase.corrected[index] else "spoiled"
     alt = f"{names[showcase.query_labels[index]]}, taken for {taken}"
-    return Tile(image_source(showcase.query_images[index]), alt, _mark(showcase, index))
-
-
-def _mark(showcase: Showcase, index: int) -> Literal["", "corrected", "spoiled", "wrong"]:
-    if showcase.corrected[index]:
-        return "corrected"
-    if showcase.spoiled[index]:
-        return "spoiled"
-    return "" if showcase.right(showcase.after)[index] else "wrong"
+    return Tile(image_source(showcase.query_images[index]), alt, mark)
 
 
 LEAST_GAIN = 5

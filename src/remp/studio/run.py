@@ -204,22 +204,15 @@ class OneServer:
 def _lock(file: IO[str]) -> bool:
     """Whether the file is ours now; the system unlocks it when the process ends."""
     try:
-        import fcntl
-    except ImportError:  # Windows
-        return _lock_on_windows(file)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        if os.name == "nt":
+            import msvcrt
 
+            file.seek(1 << 20)  # beyond the address, which others may read
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
 
-def _lock_on_windows(file: IO[str]) -> bool:
-    import msvcrt
-
-    try:
-        file.seek(1 << 20)  # beyond the address, which others may read
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     finally:
