@@ -229,11 +229,11 @@ class Session:
         judged = judge(whole, given.labels, self.task.labels, checks)
         prediction = judged.prediction
         seconds["predict"] = time.perf_counter() - started
-        first = replace(before, version=-1, prediction=prediction, seconds=seconds, of=version, given=None)
+        is_newest = self.state.version == version
+        gain = before.gain if is_newest else None
+        first = replace(before, version=-1, prediction=prediction, seconds=seconds, of=version, given=None, gain=gain)
         self._publish(features, first)
-        if self.state.version != version:
-            with self.lock:
-                self.insight = replace(first, gain=None)
+        if not is_newest:
             return
         label_next = before.label_next
         if sum(given.labels[one.item] == NONE for one in label_next) <= _LEFT_OVER:
