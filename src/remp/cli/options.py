@@ -33,11 +33,8 @@ class Command(TyperCommand):
     """A command that refuses an option which is given twice and takes one value: silently, the last would count."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given: list[Any] = [
-            option
-            for option in self.make_parser(ctx).parse_args(args=list(args))[2]
-            if option.param_type_name == "option" and not option.multiple and not option.is_flag
-        ]
+        read: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]
+        given = [one for one in read if one.param_type_name == "option" and not one.multiple and not one.is_flag]
         if twice := [option.opts[0] for i, option in enumerate(given) if option in given[:i]]:
             raise ConfigError(f"{twice[0]} is given twice; it takes one value")
         return super().parse_args(ctx, args)
