@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from remp.labelling.embedding.pictures import picture_hash
+from remp.labelling.quality import duplicates as module
 from remp.labelling.quality.duplicates import (
     _best_correlation,
+    confirmed_groups,
     cropped_pairs,
     duplicates,
     equal_groups,
@@ -51,6 +53,30 @@ def test_near_groups_are_those_of_all_pairs(flips):
 def test_plain_pictures_are_not_compared():
     hashes = np.array([0, 0, 1, 2**64 - 1, 2**64 - 1, PATTERN, PATTERN], dtype=np.uint64)
     assert [group.tolist() for group in near_groups(hashes)] == [[5, 6]]
+
+
+def test_pictures_with_the_same_margin_are_not_compared_each_with_each(monkeypatch):
+    """The first and the last two rows of these hashes are 0, as those of goods on white are."""
+    random, n = np.random.default_rng(0), 4000
+    hashes = random.integers(0, 2**64, n, dtype=np.uint64) & np.uint64(0x0000_FFFF_FFFF_0000)
+    hashes[7] = hashes[2000] ^ np.uint64(1 << 20) ^ np.uint64(1 << 33) ^ np.uint64(1)
+    compared, bit_count = [], module.bit_count
+    monkeypatch.setattr(module, "bit_count", lambda values: compared.append(len(values)) or bit_count(values))
+    assert [7, 2000] in [group.tolist() for group in near_groups(hashes)]
+    assert sum(compared) < 20 * n
+
+
+def test_a_large_group_is_confirmed_block_by_block(monkeypatch):
+    """Six directions that turn by 1 degree from item to item, so that only neighbours are linked."""
+    turned = torch.linspace(0, 10, 90).deg2rad()
+    rows = torch.stack([turned.cos(), turned.sin()], 1)
+    group, sample = np.random.default_rng(0).permutation(90), np.array([0, 89])
+    features = torch.eye(6).repeat_interleave(15, 0).repeat_interleave(2, 1) * rows.repeat(1, 6)
+    (whole,) = confirmed_groups([group[group < 15]], lambda items: features[items], sample)
+    monkeypatch.setattr(module, "_BLOCK", 4)
+    parts = confirmed_groups([group], lambda items: features[items], sample)
+    assert sorted(sorted(part.tolist()) for part in parts) == [list(range(at, at + 15)) for at in range(0, 90, 15)]
+    assert any(np.array_equal(np.sort(part), np.sort(whole)) for part in parts)
 
 
 def test_no_items_have_no_duplicates():

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
@@ -104,8 +105,11 @@ def confirmed_groups(
     least = float(np.clip(np.quantile(others.max(1), 0.99), *_NEAR_COSINES))
     parts = []
     for group in groups:
-        near = cosine(features(group), features(group)).numpy() >= least
-        component = _components(np.argwhere(np.triu(near, 1)), len(group))
+        rows = unit(features(group))
+        component: np.ndarray = np.arange(len(group))
+        for start in range(0, len(group), _BLOCK):  # the frames of a camera that stands still are a large group
+            near = (rows[start : start + _BLOCK] @ rows[start:].T).numpy() >= least
+            component = _linked(component, start + np.argwhere(np.triu(near, 1)))
         parts += [group[part] for part in equal_groups(component)]
     return parts
 
@@ -113,7 +117,7 @@ def confirmed_groups(
 def joined_groups(groups: list[np.ndarray], pairs: np.ndarray, n: int) -> list[np.ndarray]:
     """Groups of n items, and those that pairs (p, 2) link to them or to each other, as one list of groups."""
     links = [np.stack([group[:-1], group[1:]], axis=1) for group in groups]
-    return equal_groups(_components(np.concatenate([*links, pairs.astype(np.int64)]), n))
+    return equal_groups(_linked(np.arange(n), np.concatenate([*links, pairs.astype(np.int64)])))
 
 
 def _thumbnail(path: Path) -> np.ndarray | None:
@@ -156,36 +160,55 @@ def near_groups(hashes: np.ndarray) -> list[np.ndarray]:
     values, group = np.unique(hashes.astype(np.uint64), return_inverse=True)
     ones = bit_count(values)
     telling = np.flatnonzero((ones >= _PLAIN_BITS) & (ones <= 64 - _PLAIN_BITS))
-    pairs = [telling[pair] for band in range(4) for pair in _near_in_band(values[telling], band)]
-    component = _components(np.concatenate([np.empty((0, 2), np.int64), *pairs]), len(values))[group]
+    component: np.ndarray = np.arange(len(values))
+    for keys in _shared_keys(values[telling]):
+        component = _linked(component, telling[_near_of_a_key(values[telling], keys)])
+    component = component[group]
     component[~np.isin(group, telling)] = -1
     return [part for part in equal_groups(component) if component[part[0]] >= 0]
 
 
-def _components(pairs: np.ndarray, n: int) -> np.ndarray:
-    """Linked by pairs (p, 2): the number of its component for each of n."""
-    if not len(pairs):  # as most often: scipy is slow to import
-        return np.arange(n)
+def _linked(component: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """(n,) numbers of components, 0 … n - 1, and the same with these pairs (p, 2) of the n linked, too."""
+    links = component[pairs]
+    links = links[links[:, 0] != links[:, 1]]
+    if not len(links):  # as most often: scipy is slow to import
+        return component
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    return connected_components(graph, directed=False)[1]
+    graph = coo_array((np.ones(len(links), bool), (links[:, 0], links[:, 1])), shape=(len(component),) * 2)
+    return connected_components(graph, directed=False)[1][component]
 
 
-def _near_in_band(values: np.ndarray, band: int) -> Iterator[np.ndarray]:
-    """Pairs (p, 2) of near values with the same 16 bits in this band. Three bits cannot differ in all four bands, so
-    that every near pair has the same bits in one of them."""
-    keys = (values >> np.uint64(16 * band)).astype(np.uint16)
-    order = np.argsort(keys, kind="stable")
+def _shared_keys(values: np.ndarray) -> Iterator[np.ndarray]:
+    """Keys (n,) of half of the bits of hashes, so that near ones have the same key at least once: the bits are in six
+    bands, and three of these are free of the three bits that may differ. What many pictures have in common, such as a
+    white margin, is dealt out to all bands alike."""
+    if not len(values):
+        return
+    bits = np.unpackbits(values[:, None].view(np.uint8), axis=1)
+    order = np.argsort(np.abs(bits.mean(0) - 0.5), kind="stable")
+    bands = [
+        bits[:, order[band::6]] @ (np.uint64(1) << np.arange(len(order[band::6]), dtype=np.uint64)) for band in range(6)
+    ]
+    for first, second, third in combinations(bands, 3):
+        yield first << np.uint64(22) | second << np.uint64(11) | third
+
+
+def _near_of_a_key(values: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Pairs (p, 2) of near values with the same key."""
+    order = np.argsort(keys)
     first: np.ndarray = np.arange(len(order))
+    found: list[np.ndarray] = [np.empty((0, 2), np.int64)]
     for offset in range(1, len(order)):  # all pairs that lie `offset` apart in the sorted order, while there are such
         first = first[first + offset < len(order)]
         first = first[keys[order[first]] == keys[order[first + offset]]]
         if not len(first):
-            return
+            break
         pairs = np.stack([order[first], order[first + offset]], axis=1)
-        yield pairs[bit_count(values[pairs[:, 0]] ^ values[pairs[:, 1]]) <= NEAR_BITS]
+        found.append(pairs[bit_count(values[pairs[:, 0]] ^ values[pairs[:, 1]]) <= NEAR_BITS])
+    return np.concatenate(found)
 
 
 def cropped_pairs(
