@@ -162,6 +162,13 @@ def test_parquet_with_labels_and_ids(tmp_path, form):
     np.testing.assert_array_equal(read_values, VALUES)
 
 
+def test_names_and_labels_may_be_bytes_and_a_missing_name_is_the_number(tmp_path):
+    file = parquet(tmp_path, id=[b"v", b"w", None, b"y", b"z"], label=[b"cat", None, b"dog", b"", None], d=VALUES[:, 0])
+    task, _ = read(file)
+    assert classes(task) == ["cat", None, "dog", None, None]
+    assert task.names == ("v", "w", "2", "y", "z")
+
+
 @pytest.mark.parametrize(
     ("index", "is_column"), [(None, False), ("row", False), ("photo", False), (None, True), ("row", True)]
 )

@@ -148,7 +148,7 @@ def read_parquet(path: str | Path) -> tuple[ParquetRows, list[str] | None, list[
             )
     return (
         rows,
-        None if ids is None else [str(value) for value in ids],
+        None if ids is None else [str(at if value is None else value) for at, value in enumerate(ids)],
         None if labels is None else [label_or_none(value) for value in labels],
     )
 
@@ -191,7 +191,11 @@ def _index_columns(schema: Any) -> set[str]:
 def column_values(file: Any, column: str | None, path: str | Path) -> list[Any] | None:
     if column is None:
         return None
+    import pyarrow.types as types
+
     with border(f"{path}, column {shortened(column)!r}, cannot be read", "it is damaged; write it again"):
         values = file.read(columns=[column])[column]
         values.validate(full=True)
+        if types.is_binary(values.type) or types.is_large_binary(values.type):  # as some tools write strings
+            values = values.cast("string")
         return values.to_pylist()
