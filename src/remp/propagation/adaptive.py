@@ -10,7 +10,8 @@ the middle of the prototypes that the first half found.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -80,8 +81,9 @@ class Adaptive(TransformOfRows):
 
     def __post_init__(self) -> None:
         self._check_transform()
-        if self.layers < 0:
-            raise ConfigError(f"layers is {self.layers}; needed 0 (logistic regression alone) or more")
+        layers: Any = self.layers
+        if not isinstance(layers, Integral) or int(layers) < 0:
+            raise ConfigError(f"layers is {layers!r}; needed a whole number, 0 (logistic regression alone) or more")
 
 
 class Evidence(NamedTuple):

@@ -75,7 +75,7 @@ def save_labelling(path: Path, saved: Learned) -> None:
     }
     content = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, save(content, {"remp": json.dumps(facts)}))
+    write_atomically(path, save(content, {"remp": json.dumps(facts, default=np.generic.item)}))
 
 
 def read_labelling(path: Path) -> Learned:

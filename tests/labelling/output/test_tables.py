@@ -104,6 +104,12 @@ def test_json_has_no_number_that_json_does_not_know():
     assert (saved["items"][0]["probability"], saved["estimate"]) == (None, None)
 
 
+def test_settings_that_are_numbers_of_numpy_are_in_json():
+    options = {"reject": np.float32(0.5), "propagation": {"layers": np.int64(2), "balanced": np.bool_(True)}}
+    labelling = made_up_labelling(("cat", "dog"), 9, reject=np.float32(0.5), made_with=options)
+    assert json.loads(labels_json(labelling))["made_with"] == options
+
+
 def test_what_was_skipped_is_in_json(tmp_path):
     labelling = made_up_labelling(("cat", "dog"), 9)
     labelling = replace(labelling, task=replace(labelling.task, skipped=(("x.jpg", "damaged"),)))

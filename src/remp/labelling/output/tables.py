@@ -95,7 +95,10 @@ def json_lines(labelling: Labelling) -> Iterator[str]:
         "skipped": [{"file": name, "reason": reason} for name, reason in labelling.task.skipped],
         "seconds": {stage: round(seconds, 3) for stage, seconds in labelling.seconds.items()},
     }
-    everything, one = (json.JSONEncoder(ensure_ascii=False, indent=wide, allow_nan=False) for wide in (1, None))
+    everything, one = (
+        json.JSONEncoder(ensure_ascii=False, indent=wide, allow_nan=False, default=np.generic.item)  # of settings
+        for wide in (1, None)
+    )
     yield everything.encode(before).removesuffix("\n}") + ',\n "items": ['
     for number, record in enumerate(labelling.each_record()):
         yield ("\n  " if number == 0 else ",\n  ") + one.encode(record)
