@@ -2,17 +2,20 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from clustered_rows import clustered_task
-from remp.errors import ConfigError
+from remp.errors import ConfigError, DataError
+from remp.labelling import pipeline
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import Items
-from remp.propagation.fit import fit_rows
+from remp.propagation.adaptive import Adaptive
+from remp.propagation.fit import Learned, fit_rows
 from remp.rectification import Rectification
 from remp.rows import ArrayRows
 
@@ -35,6 +38,12 @@ ARRAYS = ["labels", "best", "runner_up", "probability", "margin", "status", "bef
 def test_options_of_the_wrong_kind_are_refused_before_the_work(options, message):
     with pytest.raises(ConfigError, match=message):
         LabelOptions(**options)
+
+
+def test_layers_are_a_whole_number():
+    for layers in (2.5, "3", -1):
+        with pytest.raises(ConfigError, match=f"layers is {layers!r}; needed a whole number"):
+            Adaptive(layers=layers)
 
 
 def task_of(labels, n_classes=2):
@@ -146,8 +155,35 @@ def test_rows_of_any_size_have_finite_outcomes(value):
     check_sensible(label_rows(task, ArrayRows(value * rows)))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_row_that_a_saved_model_cannot_compare_is_named(value):
+    task, rows, _ = clustered_task()
+    fitted = fit_rows(ArrayRows(rows), task.labels, 4)
+    model = Learned.of(fitted, ArrayRows(rows), task.labels, task.class_names)
+    new = replace(task, labels=np.full(len(rows), -1))
+    rows[41, 5] = value
+    for chunk in (7, None):
+        with pytest.raises(DataError, match="row 41 holds a number that is not finite"):
+            label_rows(new, ArrayRows(rows, chunk=chunk), model=model)
+        with pytest.raises(DataError, match="row 41 holds a number that is not finite"):
+            model.with_rows(ArrayRows(rows, chunk=chunk))
+
+
+def test_all_classes_of_a_saved_model_count_in_what_to_label_next(monkeypatch):
+    """Its examples come class by class: the first of them are all of one class."""
+    monkeypatch.setattr(pipeline, "_MOST_LABELLED", 8)
+    task, rows, _ = clustered_task(n_shot=20)
+    model = Learned.of(fit_rows(ArrayRows(rows), task.labels, 4), ArrayRows(rows), task.labels, task.class_names)
+    seen = []
+    monkeypatch.setattr(pipeline, "advise", lambda *given: seen.append(given[3]) or ())
+    label_rows(replace(task, labels=np.full(len(rows), -1)), ArrayRows(rows), model=model)
+    features = model.fitted.model.features(torch.from_numpy(model.examples))
+    places = [int((features == row).all(1).nonzero()[0]) for row in seen[0]]
+    assert len(places) == 8
+    assert len(set(model.labels[places])) > 2
+
+
 def test_large_parts_are_sampled(monkeypatch):
-    from remp.labelling import pipeline
     from remp.labelling.quality import label_next
 
     monkeypatch.setattr(pipeline, "_MAPPED", 10)

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -332,13 +333,13 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigError(
                 f"feature_transform is {self.feature_transform!r}; needed parts of 'power+l2+centre', or 'none'"
             )
-        given = {field.name: getattr(self, field.name) for field in fields(Propagation) if field.name != "transform"}
-        # a grid of numpy.arange gives numbers of NumPy, which `save` could not write
-        given = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        given: dict[str, Any] = {
+            field.name: getattr(self, field.name) for field in fields(Propagation) if field.name != "transform"
+        }
         rule: type[Adaptive | Propagation] = Propagation if self.rule == "paper" else Adaptive
         if self.layers is None:
             given["layers"] = rule.layers
-        elif not isinstance(given["layers"], int):
+        elif not isinstance(given["layers"], Integral):
             raise ConfigError(f"layers is {self.layers!r}; needed a whole number, or None")
         if self.rule == "paper":
             return Propagation(transform=self.feature_transform, **given)
@@ -400,7 +401,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         answer = RowAnswers(self._model, self._calibration, dtype)
         if isinstance(rows, JoinedRows):
             return shard_of(rows).each(answer, rows)
-        return map(answer.of, rows.chunks())
+        return answer.each(rows.chunks())
 
 
 def _encoded(y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from remp.labelling.outcome import STATUSES
 from remp.labelling.tasks import Items
 from remp.propagation import sample_of
 from remp.propagation.adaptive import OF_A_PAIR
-from remp.propagation.fit import Fitted
+from remp.propagation.fit import Fitted, check_answers
 from remp.rectification.similarity import unit
 from remp.rows import Block, Rows, Shard
 
@@ -89,6 +89,7 @@ class _Deciding:
             given = torch.from_numpy(np.array(block.labels[at : at + len(chunk)]))
             views = model.views(chunk)
             probabilities = self.fitted.calibration.probabilities(views.logits)  # (m, N)
+            check_answers(probabilities, block.first + at)
             here = _chosen(probabilities, given)
             here["before"] = views.before.argmax(-1)
             here["resemblance"] = self.fitted.likeness(chunk)

@@ -215,7 +215,7 @@ def _label_next(
     free = (status != STATUSES.index("given")) & (status != STATUSES.index("unknown"))
     candidates = sample_of(np.flatnonzero(free), MOST_CANDIDATES)
     if learned:
-        examples = torch.from_numpy(learned.examples[:_MOST_LABELLED])
+        examples = torch.from_numpy(learned.examples[sample_of(np.arange(len(learned.examples)), _MOST_LABELLED)])
     else:
         examples = rows.take(sample_of(np.flatnonzero(task.is_labelled), _MOST_LABELLED))
     return advise(

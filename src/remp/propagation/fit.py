@@ -1,6 +1,7 @@
 """From rows and a few labels to calibrated probabilities: the one way of `remp label` and of ReMPClassifier, and
 what is kept of it to use it again."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,12 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from remp.errors import DataError
 from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive, Evidence
 from remp.propagation.calibration import Calibration, calibrate, weigh_evidence
 from remp.propagation.held_out import HeldOut, Likeness, Others, fit_likeness, hold_out, learn
 from remp.propagation.shares import log_shares
 from remp.rectification.propagate import Propagated, Propagation
+from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 from remp.rows.dataset import join
 
@@ -100,12 +103,25 @@ class RowAnswers:
 
     def __call__(self, block: Block) -> np.ndarray:
         """(len(block), N) probabilities"""
-        return np.concatenate([self.of(chunk) for chunk in block.chunks()])
+        return np.concatenate(list(self.each(block.chunks(), block.first)))
 
-    def of(self, chunk: Tensor) -> np.ndarray:
-        """Raw rows (m, d) -> (m, N)."""
-        answers = self.calibration.probabilities(self.model.logits(chunk.double())).numpy()
-        return answers.astype(self.dtype, copy=False)
+    def each(self, chunks: Iterable[Tensor], first: int = 0) -> Iterator[np.ndarray]:
+        """Raw rows (m, d) -> (m, N), piece by piece. first: the number of the first of them."""
+        for chunk in chunks:
+            answers = self.calibration.probabilities(self.model.logits(chunk.double()))
+            check_answers(answers, first)
+            first += len(chunk)
+            yield answers.numpy().astype(self.dtype, copy=False)
+
+
+def check_answers(probabilities: Tensor, first: int) -> None:
+    """Raise a DataError, with the number of the row, if rows first, first + 1, … get no probabilities (m, N)."""
+    if not probabilities.isfinite().all():
+        bad = first + int((~probabilities.isfinite()).any(-1).nonzero()[0])
+        raise DataError(
+            f"row {bad} holds a number that is not finite in float32, or too large to compare: correct it or leave it "
+            "out"
+        )
 
 
 @dataclass(frozen=True)
@@ -142,6 +158,7 @@ class Learned:
 
     def with_rows(self, rows: Rows, shard: Shard | None = None) -> "Learned":
         """Learned again from the same examples, with these rows as the unlabelled ones. shard: who passes over them."""
+        fit_transform(rows, FeatureTransform(), shard or shard_of(rows))  # names a row that is not finite as it is here
         joined = join(ArrayRows(self.examples), rows)
         labels = np.concatenate([self.labels, np.full(len(rows), -1, np.int64)])
         fitted = fit_rows(joined, labels, len(self.classes), self.fitted.model.settings, shard=shard)
