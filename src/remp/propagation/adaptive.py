@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from remp.errors import ConfigError, DataError
-from remp.propagation import SEED, sample_of
+from remp.propagation import SEED, of_each_class, sample_of
 from remp.propagation.logistic import Linear, fit_logistic
-from remp.propagation.products import Lens, Products
+from remp.propagation.products import Lens, Products, features_of
 from remp.propagation.shares import trust_in
-from remp.propagation.surroundings import Neighbours, Surroundings, Told, nobody, nothing, surroundings_of
+from remp.propagation.surroundings import Neighbours, Surroundings, Told, surroundings_of
 from remp.rectification.propagate import Passes, Views, checked_labels, largest_move
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, TransformOfRows, fit_transform
@@ -93,6 +93,10 @@ class Evidence(NamedTuple):
     graph: float = 1.0
     cosine: float = 1.0
 
+    def weigh(self, regression: Tensor, graph: Tensor, cosine: Tensor) -> Tensor:
+        """The sum of logits of each kind, each counting as much as this."""
+        return self.regression * regression + self.graph * graph + self.cosine * cosine
+
 
 _USUAL, _REGRESSION = Evidence(), Evidence(1.0, 0.0, 0.0)
 
@@ -119,16 +123,13 @@ class Parts(NamedTuple):
 class Adapted:
     """What is needed to compare rows with N classes.
 
-    settings: as given, power left out if it was. regression: of the labelled rows; graph: of labels that spread along a
-    graph of rows, as a linear function; neighbours: the graph itself, which answers in its place if there is one.
-    prototypes_before: (N, d) class means of the labelled rows, transformed;
-    prototypes: (N, d) the rectified ones. cosine: the weight of the cosine with these, as seen from middle (d,), which
-    lies among the features. log_shares: (N,) what is added to the logits for the shares of the classes among the
-    unlabelled rows; 0 where they are equal. centre: (d,) what the transform takes away; size: what features are divided
-    by. moves: for each layer the largest distance that a prototype moved, relative to their mean norm. evidence: how
-    much of each `logits` look at besides the shares. shifts: what the logits of the regression were shifted by.
-    surroundings: of the labelled rows, to hide some of them and look again; only just after `adapt`, and only in the
-    first process.
+    settings: as given, power left out if it was. regression: of the labelled rows. graph: of labels that spread along a
+    graph of rows; neighbours: the graph itself, which answers in its place if there is one. prototypes_before: (N, d)
+    class means of the labelled rows, transformed; prototypes: (N, d) rectified. cosine: the weight of the cosine with
+    these, as seen from middle (d,), a point among the features. log_shares: (N,) what the shares of the classes add to
+    the logits. centre: (d,) what the transform takes away; size: what features are divided by. moves: as of Propagated.
+    shifts: of the regression. surroundings: of the labelled rows, to hide some of them and look again; only just after
+    `adapt`, and only in the first process.
     """
 
     settings: Adaptive
@@ -147,13 +148,17 @@ class Adapted:
     shifts: Shifts | None = field(default=None, repr=False, compare=False)
     surroundings: Surroundings | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def _transform(self) -> RowTransform:
+        return RowTransform(self.settings.parts, self.centre)
+
     def features(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) as transformed rows (m, d)."""
-        return _features(RowTransform(self.settings.parts, self.centre), rows, self.size)
+        return features_of(rows, self._transform, self.size)
 
     def scores(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) -> logits (m, N) as if all classes had equal shares."""
-        return self._weighted(self.parts(rows))[0]
+        return self.evidence.weigh(*self.parts(rows)[:3])
 
     def logits(self, rows: Tensor) -> Tensor:
         """`scores` plus the logarithm of the shares, which only the unlabelled rows tell."""
@@ -161,19 +166,14 @@ class Adapted:
 
     def views(self, rows: Tensor) -> Views:
         """Raw rows (m, d) -> logits with rectification, with the prototypes before it, and of the regression alone."""
-        parts = self.parts(rows)
-        scores, before = self._weighted(parts)
-        return Views(scores + self.log_shares.to(scores), before, parts.regression)
-
-    def _weighted(self, parts: Parts) -> tuple[Tensor, Tensor]:
-        """Logits with rectification, and with the prototypes before it."""
-        weights = self.evidence
-        linear = weights.regression * parts.regression + weights.graph * parts.graph
-        return linear + weights.cosine * parts.cosine, linear + weights.cosine * parts.cosine_before
+        regression, graph, cosine, cosine_before = self.parts(rows)
+        scores = self.evidence.weigh(regression, graph, cosine)
+        before = self.evidence.weigh(regression, graph, cosine_before)
+        return Views(scores + self.log_shares.to(scores), before, regression)
 
     def parts(self, rows: Tensor) -> Parts:
         """Raw rows (m, d) -> logits by each kind of evidence."""
-        lens, n_classes = Lens.of(RowTransform(self.settings.parts, self.centre), self.size), len(self.prototypes)
+        lens, n_classes = Lens.of(self._transform, self.size), len(self.prototypes)
         features = lens.rows(rows)
         seen = lens.products(self._vectors, features.dtype)(features)
         n_graph = seen.values.shape[1] - 3 * n_classes - 1
@@ -223,9 +223,7 @@ def adapt(
     transform, size = _fit_transform(rows, labels, n_classes, settings.parts, shard)
     surroundings = None
     if told is None:
-        if settings.layers and shard.rank == 0:
-            surroundings = _look_around(rows, labels, n_classes, transform)
-        told = _told(surroundings, rows, labels, n_classes, settings, shard)
+        surroundings, told = _look_around(rows, labels, n_classes, settings, transform, shard)
     lens = Lens.of(transform, size)
     dtype = torch.float32 if lens.is_unit else torch.float64
     kept, lens = _kept(rows, lens, shard)
@@ -233,7 +231,7 @@ def adapt(
     label_sums = label_sums / size
     _check_finite(label_sums, rows, shard)
     sample = _regression_sample(labels, n_classes)
-    regression = fit_logistic(_features(transform, rows.take(sample), size), labels[sample], n_classes, shard)
+    regression = fit_logistic(features_of(rows.take(sample), transform, size), labels[sample], n_classes, shard)
     if shifts:
         regression = replace(regression, bias=regression.bias + shifts.within)
     n_shot = float(1 / (1 / counts).mean())
@@ -283,45 +281,29 @@ def adapt(
     )
 
 
-def _look_around(rows: Rows, labels: np.ndarray, n_classes: int, transform: RowTransform) -> Surroundings | None:
-    """Of some labelled rows of each class and a sample of the others; None without unlabelled ones, or with very many
-    classes. Without l2 there is no graph: it is one of directions."""
-    chosen = _around(labels, n_classes)
-    if not len(chosen):
-        return None
-    around = _features(RowTransform(transform.parts), rows.take(chosen), 1.0)
-    asks_graph = _asks_graph(rows, chosen, transform.parts)
-    return surroundings_of(chosen, around, transform.centre, has_graph=transform.parts.l2, asks_graph=asks_graph)
-
-
-def _around(labels: np.ndarray, n_classes: int) -> np.ndarray:
-    """Numbers of the rows whose surroundings are looked at, ascending."""
-    unlabelled = np.flatnonzero(labels < 0)
-    if not 1 < n_classes <= _GRAPH_ROWS:
-        return unlabelled[:0]
-    labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
-    return np.sort(np.concatenate([labelled, sample_of(unlabelled, _GRAPH_ROWS)]))
-
-
-def _asks_graph(rows: Rows, chosen: np.ndarray, parts: FeatureTransform) -> bool:
-    return parts.l2 and 0 < len(rows) * len(chosen) * (rows.dim + OF_A_PAIR) <= _MOST_WORK
-
-
-def _told(
-    surroundings: Surroundings | None, rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive, shard: Shard
-) -> Told:
-    """What the surroundings tell: in the first process, and from there in all others."""
-    chosen = _around(labels, n_classes) if settings.layers else np.empty(0, np.int64)
-    neighbours = None
-    if _asks_graph(rows, chosen, settings.parts):
-        neighbours = nobody(len(chosen), rows.dim, n_classes)
-    told = Told(nothing(rows.dim, n_classes), neighbours, torch.zeros(n_classes, dtype=torch.float64))
-    if surroundings is not None:
+def _look_around(
+    rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive, transform: RowTransform, shard: Shard
+) -> tuple[Surroundings | None, Told]:
+    """The surroundings of some labelled rows of each class and of a sample of the others, in the first process; and in
+    all what they tell, nothing with very many classes. Without l2 there is no graph: it is one of directions."""
+    chosen, surroundings, neighbours = np.empty(0, np.int64), None, None
+    if settings.layers and 1 < n_classes <= _GRAPH_ROWS:
+        labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
+        chosen = np.sort(np.concatenate([labelled, sample_of(np.flatnonzero(labels < 0), _GRAPH_ROWS)]))
+    asks_graph = settings.parts.l2 and 0 < len(rows) * len(chosen) * (rows.dim + OF_A_PAIR) <= _MOST_WORK
+    if asks_graph:
+        nobody = torch.zeros(len(chosen), rows.dim), torch.zeros(len(chosen), n_classes, dtype=torch.float64)
+        neighbours = Neighbours(*nobody)
+    told = Told(Linear.zero(rows.dim, n_classes), neighbours, torch.zeros(n_classes, dtype=torch.float64))
+    if len(chosen) and shard.rank == 0:
+        around = features_of(rows.take(chosen), RowTransform(transform.parts), 1.0)
+        has_graph = transform.parts.l2
+        surroundings = surroundings_of(chosen, around, transform.centre, has_graph=has_graph, asks_graph=asks_graph)
         told = surroundings.of(labels, n_classes)
     weights, bias, presence = shard.sums(told.graph.weights, told.graph.bias, told.presence)
     if told.neighbours:
         neighbours = Neighbours(shard.sum(told.neighbours.rows), shard.sum(told.neighbours.arrived))
-    return Told(Linear(weights, bias), neighbours, presence)
+    return surroundings, Told(Linear(weights, bias), neighbours, presence)
 
 
 def _kept(rows: Rows, lens: Lens, shard: Shard) -> tuple[Rows, Lens]:
@@ -338,11 +320,9 @@ def _fit_transform(
     rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureTransform, shard: Shard
 ) -> tuple[RowTransform, float]:
     """The transform, centred on the mean of the class means, and the root mean square norm of what it makes."""
-    alone = RowTransform(parts)
-    plain = Passes(rows, labels, n_classes, alone, torch.float32, shard)
-    transform = alone
+    transform = RowTransform(parts)
     if parts.centre and n_classes > 1:  # the centre of one class would be the class itself
-        sums, counts = plain.label_sums()
+        sums, counts = Passes(rows, labels, n_classes, transform, torch.float32, shard).label_sums()
         transform = RowTransform(parts, (sums / counts[:, None]).mean(0).float())
     if parts.l2:
         return transform, 1.0
@@ -350,13 +330,6 @@ def _fit_transform(
     norms = torch.linalg.vector_norm(transform(rows.take(sample)).double(), dim=1)
     size = float(norms.square().mean().sqrt())
     return transform, size if 0 < size < float("inf") else 1.0
-
-
-def _features(transform: RowTransform, rows: Tensor, size: float) -> Tensor:
-    if transform.parts == FeatureTransform() and size == 1.0:
-        return rows
-    features = transform(rows if rows.dtype == torch.float64 else rows.float())
-    return features if size == 1.0 else features.double() / size
 
 
 def without_root_of_signed(parts: FeatureTransform, rows: Rows) -> FeatureTransform:
@@ -375,20 +348,19 @@ def _regression_sample(labels: np.ndarray, n_classes: int) -> np.ndarray:
 
 def _few_of_each(labels: np.ndarray, n_classes: int, most: int) -> np.ndarray:
     """Numbers of at most `most` labelled rows of each class, ascending, drawn by a fixed seed."""
-    labelled = np.flatnonzero(labels >= 0)
-    if np.bincount(labels[labelled], minlength=n_classes).max() <= most:
-        return labelled
-    random = np.random.default_rng(SEED)
-    return np.sort(np.concatenate([random.permutation(np.flatnonzero(labels == c))[:most] for c in range(n_classes)]))
+    classes, random = of_each_class(labels, n_classes), np.random.default_rng(SEED)
+    if max(map(len, classes)) > most:
+        classes = [random.permutation(numbers)[:most] for numbers in classes]
+    return np.sort(np.concatenate(classes))
 
 
 @dataclass(frozen=True)
 class _LayerSums:
     """Of a block: sums of the unlabelled rows by their attention to each class (N, d), and of the attention (N,).
 
-    products: with the weights of the linear part and the directions of the prototypes as seen from the middle, times
-    their weight, added up if the middle is 0 and all rows are equally far from it; else with both, one after the other,
-    and with the middle. bias: (N,). offsets: (N,) of the directions and the middle; far: the middle's squared norm."""
+    products: with the linear part and with the directions of the prototypes from the middle: as one (`is_sum`) if the
+    middle is 0 and all rows are equally far from it, else one after the other, and with the middle. bias: (N,).
+    offsets: (N,) products of directions and middle; far: the middle's squared norm."""
 
     lens: Lens
     products: Products

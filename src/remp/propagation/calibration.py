@@ -65,7 +65,9 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
     logs = typical + _GRID
     # held-out rows were scored with fewer labels, at which logits are worth less
     fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)))
-    held = _log_likelihoods(held_out.scores, held_out.labels, np.exp(logs + fewer - typical))
+    scores = held_out.scores.double()
+    sharpness = np.exp(logs + fewer - typical)
+    held = np.array([float(_log_probabilities(scores * value, held_out.labels).sum()) for value in sharpness])
     log_posterior = _WEIGHT * held_out.covered * held - _GRID**2 / (2 * _WIDTH**2)
     weights = np.exp(log_posterior - log_posterior.max())
     return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
@@ -111,11 +113,6 @@ def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
         fall = _FALL - _RISE * np.log(min(n_there, _MOST_CLASSES) / 2)
         return _CENTRE - float(fall * np.mean(1 / np.sqrt(counts)))
     return _PAPER_CENTRE - _PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
-
-
-def _log_likelihoods(scores: Tensor, labels: np.ndarray, sharpness: np.ndarray) -> np.ndarray:
-    """(g,) of all labels together, at each sharpness."""
-    return np.array([float(_log_probabilities(scores.double() * value, labels).sum()) for value in sharpness])
 
 
 def _log_probabilities(logits: Tensor, labels: np.ndarray) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remp.errors import DataError
-from remp.propagation import sample_of
+from remp.propagation import sample_of_each_class
 from remp.propagation.adaptive import Adapted, Adaptive, Evidence
 from remp.propagation.calibration import Calibration, calibrate, weigh_evidence
 from remp.propagation.held_out import HeldOut, Likeness, Others, fit_likeness, hold_out, learn
@@ -43,6 +43,10 @@ class Fitted:
     def left_out(self) -> bool:
         """Whether rectification was left out because the held-out labels are likelier without it."""
         return not self.evidence.cosine
+
+    def light(self) -> "Fitted":
+        """Without the features of the held-out rows, which are large."""
+        return replace(self, held_out=replace(self.held_out, features=self.held_out.features[:0]))
 
     def probabilities(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) -> (m, N), calibrated; a row sums to 1."""
@@ -147,11 +151,8 @@ class Learned:
     def of(cls, fitted: Fitted, rows: Rows, labels: np.ndarray, classes: tuple[Any, ...]) -> "Learned":
         """rows: all that it was learned from; labels: (n,), -1 for unlabelled."""
         counts = np.bincount(labels[labels >= 0], minlength=len(classes))
-        most = max(1, _MOST_EXAMPLES // len(classes))
-        kept = [sample_of(np.flatnonzero(labels == number), most) for number in range(len(classes))]
-        numbers = np.sort(np.concatenate(kept))
-        held_out = replace(fitted.held_out, features=fitted.held_out.features[:0])
-        return cls(replace(fitted, held_out=held_out), classes, rows.take(numbers).numpy(), labels[numbers], counts)
+        numbers = sample_of_each_class(labels, len(classes), max(1, _MOST_EXAMPLES // len(classes)))
+        return cls(fitted.light(), classes, rows.take(numbers).numpy(), labels[numbers], counts)
 
     def made_by(self, backbone: str, side: int, embedder: str) -> "Learned":
         return replace(self, backbone=backbone, side=side, embedder=embedder)
@@ -162,5 +163,4 @@ class Learned:
         joined = join(ArrayRows(self.examples), rows)
         labels = np.concatenate([self.labels, np.full(len(rows), -1, np.int64)])
         fitted = fit_rows(joined, labels, len(self.classes), self.fitted.model.settings, shard=shard)
-        held_out = replace(fitted.held_out, features=fitted.held_out.features[:0])
-        return replace(self, fitted=replace(fitted, held_out=held_out))
+        return replace(self, fitted=fitted.light())

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.propagation import SEED, sample_of
+from remp.propagation import SEED, of_each_class, sample_of, sample_of_each_class
 from remp.propagation.adaptive import Adapted, Adaptive, Evidence, adapt
 from remp.propagation.label_counts import about_equal, fair_shifts
 from remp.rectification.propagate import Passes, Propagated, Propagation, propagate
@@ -78,7 +78,7 @@ class Others:
 
     def scores(self, evidence: Evidence) -> Tensor:
         """(F, m, N), each kind of evidence counting as much as this."""
-        return evidence.regression * self.regression + evidence.graph * self.graph + evidence.cosine * self.cosine
+        return evidence.weigh(self.regression, self.graph, self.cosine)
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,7 @@ class HeldOut:
 
     def weighed(self, evidence: Evidence) -> "HeldOut":
         """The same with scores in which each kind of evidence counts as much as this."""
-        cosine = self.scores - self.plain - self.graph
-        scores = evidence.regression * self.plain + evidence.graph * self.graph + evidence.cosine * cosine
-        return replace(self, scores=scores)
+        return replace(self, scores=evidence.weigh(self.plain, self.graph, self.scores - self.plain - self.graph))
 
 
 def learn(
@@ -140,16 +138,16 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
     raw = rows.take(items)
     features = model.features(raw)
     transform = "l2" if model.settings.parts.l2 else "none"
-    shape = len(items), n_classes
     around = model.surroundings if isinstance(model, Adapted) else None
-    scores, plain, graph, similar = *torch.zeros(3, *shape), torch.zeros(len(items))
+    scores, plain, graph = torch.zeros(3, len(labelled), n_classes)
+    similar = torch.zeros(len(labelled))
     n_folds = folds.max(initial=-1) + 1
     others = _others(model, items[len(labelled) :], n_folds)
     asked = len(labelled) + np.flatnonzero(np.isin(items[len(labelled) :], others.items)) if others else None
 
     def score(fold: int) -> None:
-        is_out = folds[items] == fold
-        given = np.where(is_out, -1, labels[items])
+        is_out = np.flatnonzero(folds[labelled] == fold)  # labelled rows are the first of the items
+        given = np.where(folds[items] == fold, -1, labels[items])
         if isinstance(model, Adapted):
             told = around.of(np.where(folds == fold, -1, labels), n_classes) if around else None
             settings = replace(model.settings, transform=transform)
@@ -168,10 +166,10 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
         similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
 
     deque(on_all_cores(score, range(n_folds)), maxlen=0)  # each fold writes rows of its own
-    found = np.flatnonzero(folds[items] >= 0)
+    found = np.flatnonzero(folds[labelled] >= 0)
     return HeldOut(
-        items=items[found],
-        labels=labels[items[found]],
+        items=labelled[found],
+        labels=labels[labelled[found]],
         scores=scores[found],
         plain=plain[found],
         graph=graph[found],
@@ -197,8 +195,7 @@ def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:
     """(n,) in which fold the label of a row is hidden; -1 for unlabelled ones and for the only one of its class."""
     random = np.random.default_rng(SEED)
     folds = np.full(len(labels), -1)
-    for number in range(n_classes):
-        members = np.flatnonzero(labels == number)
+    for members in of_each_class(labels, n_classes):
         if len(members) > 1:
             folds[random.permutation(members)] = np.arange(len(members)) % MOST_FOLDS
     return folds
@@ -209,5 +206,4 @@ def _few_labelled(labels: np.ndarray, n_classes: int) -> np.ndarray:
     labelled = np.flatnonzero(labels >= 0)
     if len(labelled) <= _MOST_LABELLED:
         return labelled
-    most = max(2, _MOST_LABELLED // n_classes)
-    return np.sort(np.concatenate([sample_of(np.flatnonzero(labels == c), most) for c in range(n_classes)]))
+    return sample_of_each_class(labels, n_classes, max(2, _MOST_LABELLED // n_classes))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.propagation import SEED, sample_of
+from remp.propagation import SEED, of_each_class, sample_of, sample_of_each_class
 from remp.propagation.adaptive import Adapted, Adaptive, Shifts, adapt
 from remp.rows import ArrayRows, Rows, Shard
 
@@ -43,8 +43,7 @@ def fair_shifts(rows: Rows, labels: np.ndarray, n_classes: int, settings: Adapti
     shifts = torch.zeros(2, n_classes, dtype=torch.float64)
     if shard.rank == 0:
         most = max(_OF_A_CLASS, _LABELLED // n_classes)
-        labelled = np.concatenate([sample_of(np.flatnonzero(labels == c), most) for c in range(n_classes)])
-        chosen = np.concatenate([np.sort(labelled), unlabelled])
+        chosen = np.concatenate([sample_of_each_class(labels, n_classes, most), unlabelled])
         shifts = torch.stack(_of_sample(rows.take(chosen), labels[chosen], n_classes, settings))
     return Shifts(*shard.sum(shifts))
 
@@ -53,10 +52,8 @@ def _of_sample(rows: Tensor, labels: np.ndarray, n_classes: int, settings: Adapt
     counts, free = np.bincount(labels[labels >= 0]), torch.from_numpy(labels < 0)
     random, tries = np.random.default_rng(SEED), []
     for _ in range(_TRIES):
-        few = np.concatenate(
-            [random.permutation(np.flatnonzero(labels == c))[: counts.min()] for c in range(n_classes)]
-        )
-        kept = np.sort(np.concatenate([few, np.flatnonzero(labels < 0)]))
+        few = [random.permutation(numbers)[: counts.min()] for numbers in of_each_class(labels, n_classes)]
+        kept = np.sort(np.concatenate([*few, np.flatnonzero(labels < 0)]))
         tries.append(_scores(adapt(ArrayRows(rows[kept]), labels[kept], n_classes, settings), rows[free]))
     fair = torch.stack(tries).mean(0)
     within = _gap(fair, _scores(adapt(ArrayRows(rows), labels, n_classes, settings), rows[free]), counts)

@@ -28,6 +28,11 @@ class Linear:
     weights: Tensor
     bias: Tensor
 
+    @classmethod
+    def zero(cls, dim: int, n_classes: int) -> "Linear":
+        """The function that says nothing."""
+        return cls(torch.zeros(dim, n_classes, dtype=torch.float64), torch.zeros(n_classes, dtype=torch.float64))
+
     def __add__(self, other: "Linear") -> "Linear":
         return Linear(self.weights + other.weights, self.bias + other.bias)
 
@@ -40,8 +45,8 @@ def fit_logistic(features: Tensor, labels: np.ndarray, n_classes: int, shard: Sh
 
     features: (s, d) of the labelled rows, labels: (s,). Fitted in the first process; all get the same numbers.
     """
-    dim = features.shape[1]
-    weights, bias = torch.zeros(dim, n_classes, dtype=torch.float64), torch.zeros(n_classes, dtype=torch.float64)
+    found = Linear.zero(features.shape[1], n_classes)
+    weights, bias = found.weights, found.bias
     if shard.rank == 0 and n_classes > 1:
         basis, rows = _in_span(features.double())
         if len(features) * rows.shape[1] * n_classes > _MOST_WORK:
@@ -49,8 +54,7 @@ def fit_logistic(features: Tensor, labels: np.ndarray, n_classes: int, shard: Sh
         else:
             inside, bias = _regress(rows.numpy(), labels)
             weights = basis @ inside
-    weights, bias = shard.sums(weights, bias)
-    return Linear(weights, bias)
+    return Linear(*shard.sums(weights, bias))
 
 
 def _in_span(features: Tensor) -> tuple[Tensor, Tensor]:

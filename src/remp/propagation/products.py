@@ -19,6 +19,14 @@ from remp.rectification.transform import FeatureTransform, RowTransform
 _ALIKE = 1e-3
 
 
+def features_of(rows: Tensor, transform: RowTransform, size: float) -> Tensor:
+    """Raw rows (m, d) as transformed rows (m, d), float64 if they are divided by a size."""
+    if transform.parts == FeatureTransform() and size == 1.0:
+        return rows
+    features = transform(rows if rows.dtype == torch.float64 else rows.float())
+    return features if size == 1.0 else features.double() / size
+
+
 @dataclass(frozen=True)
 class Lens:
     """How rows are seen. transform: what is done to the rows themselves; centre: (d,) what products take away from them
@@ -42,11 +50,7 @@ class Lens:
 
     def rows(self, raw: Tensor) -> Tensor:
         """Raw rows (m, d) -> (m, d), for products; float64 if they are divided by a size."""
-        if self.transform.parts == FeatureTransform() and self.size == 1.0:
-            rows = raw
-        else:
-            rows = self.transform(raw if raw.dtype == torch.float64 else raw.float())
-        return rows if self.size == 1.0 else rows.double() / self.size
+        return features_of(raw, self.transform, self.size)
 
     def rooted(self) -> "Lens":
         """For rows that were made by `rows` before."""

@@ -4,6 +4,7 @@ One label says little about how many rows its class has. Its surroundings say mo
 rows, a labelled row has neighbours there as near as unlabelled rows have; if it is not, its neighbours are far away.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,12 +68,12 @@ class Graph:
         links = cosines.sub(1).mul_(_SHARPNESS).exp_().fill_diagonal_(0)
         degrees = links.sum(1).clamp(min=1e-12).rsqrt()
         links.mul_(degrees[:, None]).mul_(degrees).mul_(-_SPREAD).diagonal().add_(1)
-        self._spread, self._degrees = _Solver(links), degrees
+        self._spread, self._degrees = _solver(links), degrees
         # in the space of the rows, whose products are known, unless it is much the larger one
         self._is_dual = len(rows) <= 2 * rows.shape[1]
         products = cosines.clone() if self._is_dual else rows.T @ rows
         products.diagonal().add_(_PENALTY)
-        self._ridge = _Solver(products)
+        self._ridge = _solver(products)
 
     def spread(self, labels: np.ndarray, n_classes: int) -> Tensor:
         """How much of each class arrives at each row (s, N): (1 - a S)^-1 Y, S = D^-1/2 W D^-1/2, a label of each class
@@ -105,18 +106,13 @@ def _logs(arrived: Tensor) -> Tensor:
     return logs - logs.mean(1, keepdim=True)
 
 
-class _Solver:
+def _solver(matrix: Tensor) -> Callable[[Tensor], Tensor]:
     """By Cholesky, since these matrices are symmetric and positive definite, unless numbers that are not finite or too
     large keep it from that."""
-
-    def __init__(self, matrix: Tensor) -> None:
-        self._factor, failed = torch.linalg.cholesky_ex(matrix)
-        self._matrix = matrix if failed else None
-
-    def __call__(self, targets: Tensor) -> Tensor:
-        if self._matrix is not None:
-            return torch.linalg.solve(self._matrix, targets)
-        return torch.cholesky_solve(targets, self._factor)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    if failed:
+        return lambda targets: torch.linalg.solve(matrix, targets)
+    return lambda targets: torch.cholesky_solve(targets, factor)
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,7 @@ class Surroundings:
         here = labels[self.numbers]
         presence = log_presence(self.cosines, here, n_classes)
         if self.graph is None:
-            return Told(nothing(self.dim, n_classes), None, presence)
+            return Told(Linear.zero(self.dim, n_classes), None, presence)
         arrived = self.graph.spread(here, n_classes)
         neighbours = self.graph.neighbours(arrived) if self.asks_graph else None
         return Told(self.graph.linear(arrived), neighbours, presence)
@@ -162,20 +158,19 @@ def surroundings_of(
     if is_alike or not has_graph:
         rows = rows.double()
     products = rows @ rows.T
-    cosines = products
     if not has_graph:
         lengths = products.diagonal().clamp(min=1e-24).sqrt()
-        cosines = products / lengths[:, None] / lengths
-        return Surroundings(numbers, cosines, None, rows.shape[1], False)
+        return Surroundings(numbers, products / lengths[:, None] / lengths, None, rows.shape[1], False)
     if centre is None:
-        return Surroundings(numbers, cosines, Graph(rows, products), rows.shape[1], asks_graph)
-    centre = centre.to(rows)
-    along = rows @ centre  # products of centred rows follow from those that are known
-    centred = products - along[:, None] - along + centre @ centre
-    lengths = centred.diagonal().clamp(min=1e-24).sqrt()
-    centred.div_(lengths[:, None]).div_(lengths)
-    graph = Graph((rows - centre) / lengths[:, None], centred)
-    return Surroundings(numbers, cosines, graph, rows.shape[1], asks_graph)
+        graph = Graph(rows, products)
+    else:
+        centre = centre.to(rows)
+        along = rows @ centre  # products of centred rows follow from those that are known
+        centred = products - along[:, None] - along + centre @ centre
+        lengths = centred.diagonal().clamp(min=1e-24).sqrt()
+        centred.div_(lengths[:, None]).div_(lengths)
+        graph = Graph((rows - centre) / lengths[:, None], centred)
+    return Surroundings(numbers, products, graph, rows.shape[1], asks_graph)
 
 
 def log_presence(cosines: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
@@ -201,13 +196,3 @@ def log_presence(cosines: Tensor, labels: np.ndarray, n_classes: int) -> Tensor:
     )
     presence = -_TAKES * (distance - _AT_HOME).clamp(min=0)
     return (presence - presence.max()).clamp(min=_LEAST)
-
-
-def nothing(dim: int, n_classes: int) -> Linear:
-    """A linear function that says nothing."""
-    return Linear(torch.zeros(dim, n_classes, dtype=torch.float64), torch.zeros(n_classes, dtype=torch.float64))
-
-
-def nobody(n: int, dim: int, n_classes: int) -> Neighbours:
-    """n neighbours that say nothing of any class."""
-    return Neighbours(torch.zeros(n, dim), torch.zeros(n, n_classes, dtype=torch.float64))
