@@ -101,16 +101,6 @@ def checked(task: Items, source: str, how: str) -> Items:
         raise DataError(f"none of the {len(task.names)} items of {source} is labelled: {how}{_first_skipped(task)}")
     if n_labelled == len(task.names):
         raise DataError(f"all {n_labelled} items of {source} are labelled, so that nothing is left to label: {how}")
-    return _with_examples_only(task)
-
-
-def check_not_empty(task: Items, source: str) -> None:
-    """Raise DataError, with the first reason, if nothing could be read."""
-    if not task.names:
-        raise DataError(f"{source} has nothing that can be read{_first_skipped(task)}")
-
-
-def _with_examples_only(task: Items) -> Items:
     present = np.unique(task.labels[task.is_labelled])
     if len(present) == len(task.class_names):
         return task
@@ -123,6 +113,12 @@ def _with_examples_only(task: Items) -> Items:
         class_names=tuple(task.class_names[number] for number in present),
         skipped=(*task.skipped, *((name, "a class without a readable example") for name in gone)),
     )
+
+
+def check_not_empty(task: Items, source: str) -> None:
+    """Raise DataError, with the first reason, if nothing could be read."""
+    if not task.names:
+        raise DataError(f"{source} has nothing that can be read{_first_skipped(task)}")
 
 
 def _first_skipped(task: Items) -> str:

@@ -32,12 +32,11 @@ EMBEDDING_COLUMNS = ("embedding", "embeddings", "features", "vector")
 
 def embedding_task(embeddings: Path, labels: Path | None) -> tuple[Items, Rows]:
     """Items are rows, named by their number from 0, or by the id column of a Parquet file."""
-    rows, ids, given = _read(embeddings)
+    names, rows, given, is_numbered = _read(embeddings)
     if not len(rows):
         raise DataError(f"{embeddings} has no rows")
-    names = _names(ids, rows)
     if labels is not None:
-        return with_labels(names, labels, by_number=ids is None), rows
+        return with_labels(names, labels, by_number=is_numbered), rows
     if given is None:
         raise DataError(f"{embeddings} has no labels: give --labels FILE.csv with the columns row and label")
     return make_task(names, given), rows
@@ -45,25 +44,22 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[Items, Rows]:
 
 def unlabelled_rows(embeddings: Path) -> tuple[tuple[str, ...], Rows]:
     """The names and the rows of a file, whatever labels are in it."""
-    rows, ids, _ = _read(embeddings)
-    return tuple(_names(ids, rows)), rows
+    names, rows, _, _ = _read(embeddings)
+    return tuple(names), rows
 
 
-def _read(path: Path) -> tuple[Rows, list[str] | None, list[str | None] | None]:
-    """The rows, and their ids and labels if the file has some."""
-    return read_parquet(path) if path.suffix.casefold() == ".parquet" else (_array_rows(path), None, None)
-
-
-def _names(ids: list[str] | None, rows: Rows) -> list[str]:
-    return [str(number) for number in range(len(rows))] if ids is None else ids
-
-
-def _array_rows(path: Path) -> ArrayRows:
-    array = _open_array(path)
-    try:
-        return ArrayRows(array)
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+def _read(path: Path) -> tuple[list[str], Rows, list[str | None] | None, bool]:
+    """The names of the rows, the rows, their labels if the file has some, and whether the names are their numbers."""
+    rows: Rows
+    if path.suffix.casefold() == ".parquet":
+        rows, ids, given = read_parquet(path)
+    else:
+        array, ids, given = _open_array(path), None, None
+        try:
+            rows = ArrayRows(array)
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
+    return [str(number) for number in range(len(rows))] if ids is None else ids, rows, given, ids is None
 
 
 def _open_array(path: Path) -> np.ndarray:
@@ -93,14 +89,18 @@ def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> Items:
     lines = read_lines(file)
     if max((len(cells) for _, cells in lines), default=0) <= 1:
         return make_task(names, as_numbers(_label_a_line([cells for _, cells in lines], len(names), file)))
-    number_of = _numbered(names)
+    number_of: dict[str, int] = {}
+    for number, name in enumerate(names):
+        if number_of.setdefault(name, number) != number:
+            raise DataError(
+                f"rows {number_of[name]} and {number} have the same id {shortened(name)!r}: give each its own"
+            )
     given: dict[int, LabelRow] = {}
     skipped = []
     for row in read_label_table(file, ("row", *ID_COLUMNS)):
-        number = number_of.get(row.key.strip())
-        if number is not None:
+        if row.key.strip() in number_of:
             if label_or_none(row.label) is not None:
-                keep_label(given, number, row, file)
+                keep_label(given, number_of[row.key.strip()], row, file)
         elif by_number:  # most likely all are counted from 1, which would shift every label
             shown = repr(shortened(row.key))
             raise DataError(f"{file}, line {row.line}: there is no row {shown}; rows are 0 … {len(names) - 1}")
@@ -108,16 +108,6 @@ def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> Items:
             skipped.append((row.key, f"listed in {file.name}, but not in the embeddings"))
     classes = as_numbers([given[number].label if number in given else None for number in range(len(names))])
     return make_task(names, classes, skipped=skipped)
-
-
-def _numbered(names: Sequence[str]) -> dict[str, int]:
-    number_of: dict[str, int] = {}
-    for number, name in enumerate(names):
-        if number_of.setdefault(name, number) != number:
-            raise DataError(
-                f"rows {number_of[name]} and {number} have the same id {shortened(name)!r}: give each its own"
-            )
-    return number_of
 
 
 def _label_a_line(lines: list[list[str]], n: int, file: Path) -> list[str | None]:

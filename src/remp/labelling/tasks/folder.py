@@ -113,7 +113,15 @@ def find_pictures(folder: Path) -> PictureTree:
             tree.skipped.append((below, "a link to a folder that is read already"))
             continue
         for entry in _entries(folder, below, tree):
-            _sort_in(entry, below, tree, own, links)
+            name, suffix = (f"{below}/{entry.name}" if below else entry.name), os.path.splitext(entry.name)[1]
+            if _is_folder(entry):
+                (links if entry.is_symlink() else own).append(name)
+                if not below:
+                    tree.folders.append(name)
+            elif reason := _why_unusable(entry) if _is_read(suffix) else _why_no_picture(suffix.casefold()):
+                tree.skipped.append((name, reason))
+            else:
+                tree.names.append(name)
     tree.names.sort()
     tree.skipped.sort()
     return tree
@@ -147,23 +155,6 @@ def _entries(folder: Path, below: str, tree: PictureTree) -> list[os.DirEntry[st
 
 def is_hidden(name: str) -> bool:
     return name.startswith(".") or name.casefold() in _SYSTEM
-
-
-def _sort_in(entry: os.DirEntry[str], below: str, tree: PictureTree, own: deque[str], links: deque[str]) -> None:
-    """Put a file to the pictures, a folder to those that are still to be read."""
-    name = f"{below}/{entry.name}" if below else entry.name
-    if _is_folder(entry):
-        (links if entry.is_symlink() else own).append(name)
-        if not below:
-            tree.folders.append(entry.name)
-    elif _is_read(os.path.splitext(entry.name)[1]):
-        reason = _why_unusable(entry)
-        if reason:
-            tree.skipped.append((name, reason))
-        else:
-            tree.names.append(name)
-    else:
-        tree.skipped.append((name, _why_no_picture(os.path.splitext(entry.name)[1].casefold())))
 
 
 @cache

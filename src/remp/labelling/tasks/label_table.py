@@ -53,11 +53,12 @@ def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
         raise DataError(f"{path} is empty; needed the columns {key_columns[0]!r} and 'label'")
     header = [name.strip().casefold().replace(" ", "_") for name in lines[0][1]]
     key, label = _column(path, header, key_columns), _column(path, header, LABEL_COLUMNS)
-    is_ours = _Ours.find(header)
+    # A column status of somebody else means nothing here.
+    is_ours = "status" in header and bool({"likeliest", "runner-up", "margin"} & set(header))
     rows = []
     for line, cells in lines[1:]:
         given = _cell(cells, label) if is_ours else _cell(cells, label).strip()  # folders may end in a space
-        if is_ours and is_ours.is_of_machine(cells, given):
+        if is_ours and _is_of_machine(header, cells, given.strip()):
             given = ""
         rows.append(LabelRow(line, _cell(cells, key), given or None))
     # Of ours, a class may be named by a folder whose name has any bytes.
@@ -68,26 +69,13 @@ def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
     return [row for row in rows if row.key]
 
 
-@dataclass(frozen=True)
-class _Ours:
-    """Where in a labels.csv of ours it says who gave a label, and what the machine would say."""
-
-    status: int
-    likeliest: int | None
-
-    @classmethod
-    def find(cls, header: list[str]) -> "_Ours | None":
-        """None for a file of somebody else: a column status of theirs means nothing here."""
-        if "status" not in header or not {"likeliest", "runner-up", "margin"} & set(header):
-            return None
-        return cls(header.index("status"), header.index("likeliest") if "likeliest" in header else None)
-
-    def is_of_machine(self, cells: list[str], label: str) -> bool:
-        status = _cell(cells, self.status).strip()
-        if status not in _OF_MACHINE or self.likeliest is None:
-            return status in _OF_MACHINE
-        as_written = {"labelled": _cell(cells, self.likeliest).strip(), "uncertain": "", "unknown": "unknown"}
-        return label.strip() in ("", as_written[status])
+def _is_of_machine(header: list[str], cells: list[str], label: str) -> bool:
+    """Whether remp gave the label of a line of our labels.csv, and nobody has changed it since."""
+    status = _cell(cells, header.index("status")).strip()
+    if status not in _OF_MACHINE or "likeliest" not in header:
+        return status in _OF_MACHINE
+    likeliest = _cell(cells, header.index("likeliest")).strip()
+    return label in ("", {"labelled": likeliest, "uncertain": "", "unknown": "unknown"}[status])
 
 
 def check_encoding(text: str, path: Path, line: int) -> None:
