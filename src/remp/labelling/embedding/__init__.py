@@ -117,7 +117,10 @@ class EmbeddingRun:
 
     def take_cached(self) -> None:
         """Fill in what is in the cache, and what this run made of another file of the same content."""
-        self._look_up()
+        unread = [number for number in self.left() if not self.contents[number]]
+        known = self._known.contents([identity(self._paths[number]) for number in unread])
+        for number, content in zip(unread, known, strict=True):  # files that were read before and have not changed
+            self.contents[number] = content or b""
         numbers: dict[bytes, list[int]] = {}
         for number in self.left():
             numbers.setdefault(self.contents[number], []).append(number)
@@ -148,13 +151,6 @@ class EmbeddingRun:
     def close(self) -> None:
         self._cache.close()
         self._known.close()
-
-    def _look_up(self) -> None:
-        """Content hashes of files that were read before and have not changed."""
-        numbers = [number for number in self.left() if not self.contents[number]]
-        contents = self._known.contents([identity(self._paths[number]) for number in numbers])
-        for number, content in zip(numbers, contents, strict=True):
-            self.contents[number] = content or b""
 
     def _is_new(self, number: int, picture: Picture) -> bool:
         """Note what a file holds; whether that is still to be embedded."""

@@ -97,8 +97,8 @@ class RecordFiles:
 
     Each process appends to files of its own, so that none waits for another, on shared disks neither. A record that is
     cut off, since the process was killed or the disk is full, ends its file and is not read. Each has a check sum: what
-    is damaged counts as not there, and is made again. Not SQLite: its locks fail
-    on the network disks that several machines share, and a row is read here by its place alone.
+    is damaged counts as not there, and is made again. Not SQLite: its locks fail on the network disks that several
+    machines share, and a row is read here by its place alone.
     """
 
     def __init__(self, folder: Path, **kinds: np.dtype) -> None:
@@ -146,8 +146,8 @@ class RecordFiles:
 
     def keys(self, name: str) -> np.ndarray:
         """(n,) the keys of a file, of those records that are there in every kind."""
-        lengths = [len(self.read(name, kind)) for kind in self._kinds]
-        return np.array(self.read(name, list(self._kinds)[-1])["key"][: min(lengths)])
+        parts = [self.read(name, kind) for kind in self._kinds]
+        return np.array(parts[-1]["key"][: min(map(len, parts))])
 
     def read(self, name: str, kind: str) -> np.ndarray:
         """The whole records of a file, as an array that reads them from the disk when they are looked at."""

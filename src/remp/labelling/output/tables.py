@@ -24,11 +24,8 @@ LARGE = 1_000_000
 def write_labels(labelling: Labelling, folder: Path) -> None:
     """Write the files into a folder."""
     # A name that is not UTF-8 goes to the CSV file byte for byte, and to JSON as the escapes that Python gives it.
-    for name, lines, errors in (
-        ("labels.csv", csv_lines, "surrogateescape"),
-        ("labels.json", json_lines, "backslashreplace"),
-    ):
-        write_atomically(folder / name, (line.encode("utf-8", errors) for line in lines(labelling)))
+    write_atomically(folder / "labels.csv", (line.encode("utf-8", "surrogateescape") for line in csv_lines(labelling)))
+    write_atomically(folder / "labels.json", (utf8(line).encode() for line in json_lines(labelling)))
     if len(labelling.task.names) > LARGE and find_spec("pyarrow"):
         write_parquet(labelling, folder / "labels-parquet")
 
