@@ -8,6 +8,7 @@ are mostly of the same class, and ten tell more than one.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,13 +53,11 @@ class Decision:
 
 def decide(fitted: Fitted, rows: Rows, labels: np.ndarray, shard: Shard) -> Decision | None:
     """The decision of all rows in the first process, None in the others."""
-    n_classes, (first, stop) = len(fitted.model.prototypes), shard.span(len(rows))
-    parts = {name: np.empty(stop - first, kind) for name, kind in _KINDS.items()}
-    confusion, at = torch.zeros(n_classes, n_classes, dtype=torch.float64), 0
+    first, stop = shard.span(len(rows))
+    confusion, parts = _no_confusion(fitted), {name: np.empty(stop - first, kind) for name, kind in _KINDS.items()}
+    at = 0
     for values, confused in shard.each(_Deciding(fitted), rows, labels):
-        for name, here in values.items():
-            parts[name][at : at + len(here)] = here
-        confusion, at = confusion + confused, at + len(values["best"])
+        at, confusion = _put(values, parts, at), confusion + confused
     confusion = shard.sum(confusion)
     gathered = {name: shard.gather(values, len(rows)) for name, values in parts.items()}
     return None if shard.rank else Decision(**gathered, confusion=confusion.numpy())  # type: ignore[arg-type]
@@ -69,10 +68,21 @@ def choose(fitted: Fitted, rows: Rows, labels: np.ndarray) -> dict[str, np.ndarr
     parts, at = {name: np.empty(len(rows), _KINDS[name]) for name in _CHOICE}, 0
     for chunk in rows.chunks():
         given = torch.from_numpy(labels[at : at + len(chunk)])
-        for name, values in _chosen(fitted.probabilities(chunk), given).items():
-            parts[name][at : at + len(chunk)] = values.numpy()
-        at += len(chunk)
+        at = _put(_chosen(fitted.probabilities(chunk), given), parts, at)
     return parts
+
+
+def _put(values: dict[str, Any], parts: dict[str, np.ndarray], at: int) -> int:
+    """Put the values (m,) of rows at, at + 1, … into their parts; returns the row after them."""
+    stop = at + len(values["best"])
+    for name, here in values.items():
+        parts[name][at:stop] = torch.as_tensor(here).numpy()
+    return stop
+
+
+def _no_confusion(fitted: Fitted) -> Tensor:
+    n_classes = len(fitted.model.prototypes)
+    return torch.zeros(n_classes, n_classes, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -82,23 +92,23 @@ class _Deciding:
     fitted: Fitted
 
     def __call__(self, block: Block) -> tuple[dict[str, np.ndarray], Tensor]:
-        model, n_classes = self.fitted.model, len(self.fitted.model.prototypes)
-        parts = {name: np.empty(len(block), kind) for name, kind in _KINDS.items()}
-        confusion, at = torch.zeros(n_classes, n_classes, dtype=torch.float64), 0
+        confusion, parts = (
+            _no_confusion(self.fitted),
+            {name: np.empty(len(block), kind) for name, kind in _KINDS.items()},
+        )
+        at = 0
         for chunk in block.chunks():
             given = torch.from_numpy(np.array(block.labels[at : at + len(chunk)]))
-            views = model.views(chunk)
+            views = self.fitted.model.views(chunk)
             probabilities = self.fitted.calibration.probabilities(views.logits)  # (m, N)
             check_answers(probabilities, block.first + at)
             here = _chosen(probabilities, given)
             here["before"] = views.before.argmax(-1)
             here["resemblance"] = self.fitted.likeness(chunk)
             here["top_score"] = views.plain.amax(-1)
-            for name, values in here.items():
-                parts[name][at : at + len(chunk)] = values.numpy()
             free = given < 0
             confusion.T.index_add_(0, here["best"][free], probabilities[free])
-            at += len(chunk)
+            at = _put(here, parts, at)
         return parts, confusion
 
 
@@ -117,10 +127,9 @@ _CHOICE = ("best", "runner_up", "probability", "margin")
 def _chosen(probabilities: Tensor, given: Tensor) -> dict[str, Tensor]:
     """The two likeliest classes of each row, a given label first: probabilities (m, N), given (m,) -> (m,) each."""
     is_given = given >= 0
+    first = torch.nn.functional.one_hot(given[is_given], probabilities.shape[1]).to(probabilities)
     probabilities = probabilities.clone()
-    probabilities[is_given] = torch.nn.functional.one_hot(given[is_given], probabilities.shape[1]).to(probabilities) + (
-        probabilities[is_given] * 1e-9
-    )
+    probabilities[is_given] = first + probabilities[is_given] * 1e-9
     if probabilities.shape[1] == 1:
         one, nobody = torch.ones(len(given)), torch.full((len(given),), -1)
         return {"best": torch.zeros_like(given), "runner_up": nobody, "probability": one, "margin": one}

@@ -1,8 +1,6 @@
 """From features and a few labels to the outcome, and the options of that: propagate, calibrate, decide, and judge."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
@@ -114,35 +112,30 @@ def label_rows(
     before; then no item has a label, and nothing is learned from them. fitted: what `fit_rows` makes of these labels
     and rows, if that is known.
     """
-    shard, seconds = shard or shard_of(rows), dict[str, float]()
-    n_classes = len(task.class_names)
-    with _timed("propagate", seconds):
-        if model:
-            fitted = model.fitted
+    shard, n_classes, started = shard or shard_of(rows), len(task.class_names), time.perf_counter()
+    if model:
+        fitted, counts = model.fitted, model.counts
+    else:
         fitted = fitted or fit_rows(rows, task.labels, n_classes, options.propagation, shard=shard)
-        counts = model.counts if model else np.bincount(task.labels[task.is_labelled], minlength=n_classes)
-    with _timed("label", seconds):
-        decision = decide(fitted, rows, task.labels, shard)
+        counts = np.bincount(task.labels[task.is_labelled], minlength=n_classes)
+    seconds, started = {"propagate": time.perf_counter() - started}, time.perf_counter()
+    decision = decide(fitted, rows, task.labels, shard)
     if decision is None:
         return None
-    with _timed("judge", seconds):
-        status = status_of(task, decision, options.reject, fitted, rows)
-        estimate, no_estimate = _estimate(task, rows, fitted, counts, status)
-        findings = (
-            *(() if model else unrecognised_classes(task, fitted.held_out)),
-            *(() if model else suspicious_labels(task, fitted.held_out, fitted.calibration)),
-            *duplicates(
-                task, content_hashes, picture_hashes, lambda items: fitted.likeness.transform(rows.take(items))
-            ),
-            *(() if model else single_examples(task)),
-            *similar_classes(task, decision.confusion),
-        )
-        status = status if options.unknown else status_of(task, decision, options.reject, None, rows)
-        label_next = _label_next(task, rows, fitted.model, decision, status, options.n_next, model)
-        mapped = np.union1d(
-            *(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled))
-        )
-        mapped_features = fitted.model.features(rows.take(mapped)).numpy()
+    seconds["label"], started = time.perf_counter() - started, time.perf_counter()
+    status = status_of(task, decision, options.reject, fitted, rows)
+    estimate, no_estimate = _estimate(task, rows, fitted, counts, status)
+    held_out, transform = fitted.held_out, fitted.likeness.transform
+    findings = duplicates(task, content_hashes, picture_hashes, lambda items: transform(rows.take(items)))
+    if not model:
+        doubtful = suspicious_labels(task, held_out, fitted.calibration)
+        findings = [*unrecognised_classes(task, held_out), *doubtful, *findings, *single_examples(task)]
+    findings += similar_classes(task, decision.confusion)
+    status = status if options.unknown else status_of(task, decision, options.reject, None, rows)
+    label_next = _label_next(task, rows, fitted.model, decision, status, options.n_next, model)
+    mapped = np.union1d(*(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled)))
+    mapped_features = fitted.model.features(rows.take(mapped)).numpy()
+    seconds["judge"] = time.perf_counter() - started
     return Labelling(
         task=task,
         labels=np.where(status <= STATUSES.index("labelled"), decision.best, -1),
@@ -159,7 +152,7 @@ def label_rows(
         prototypes_before=fitted.model.prototypes_before.numpy(),
         prototypes=fitted.model.prototypes.numpy(),
         estimate=estimate,
-        findings=findings,
+        findings=tuple(findings),
         label_next=label_next,
         seconds=seconds,
         no_estimate=no_estimate,
@@ -226,10 +219,3 @@ def _label_next(
         [(task.class_names[decision.best[item]], task.class_name(decision.runner_up[item])) for item in candidates],
         n_next,
     )
-
-
-@contextmanager
-def _timed(part: str, seconds: dict[str, float]) -> Iterator[None]:
-    started = time.perf_counter()
-    yield
-    seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - started

@@ -6,6 +6,7 @@ from itertools import combinations
 from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -74,15 +75,6 @@ def find_duplicates(
     return Duplicates(exact, near)
 
 
-def told(task: Items, found: Duplicates, most: int | None = MOST) -> list[Finding]:
-    """Duplicates in words; first those that carry different labels. most: groups of a kind that are told one by one,
-    None for all; the rest is one finding."""
-    return [
-        *_told(task, found.exact, "exact duplicates", "are the same file", most),
-        *_told(task, found.near, "near duplicates", "look the same", most),
-    ]
-
-
 def duplicates(
     task: Items,
     content_hashes: np.ndarray | None,
@@ -128,22 +120,30 @@ def _thumbnail(path: Path) -> np.ndarray | None:
         return None
 
 
-def _told(task: Items, groups: list[np.ndarray], kind: str, relation: str, most: int | None) -> Iterator[Finding]:
-    groups = sorted(groups, key=lambda group: (-len(_given(task, group)), int(group[0])))
-    for group in groups[:most]:
-        classes = [task.class_names[label] for label in _given(task, group)]
-        conflict = f", but are labelled {listed(classes, MOST_NAMES)}" if len(classes) > 1 else ""
-        text = f"{listed([task.names[item] for item in group], MOST_NAMES)} {relation}{conflict}"
-        yield Finding(kind, text, tuple(int(item) for item in group), tuple(classes))  # type: ignore[arg-type]
-    if most is not None and len(groups) > most:
-        rest = np.concatenate(groups[most:])
-        text = f"{len(groups) - most:,} more groups of items, {len(rest):,} in all, {relation}"
-        yield Finding(kind, text, tuple(int(item) for item in rest))  # type: ignore[arg-type]
+def told(task: Items, found: Duplicates, most: int | None = MOST) -> list[Finding]:
+    """Duplicates in words; first those that carry different labels. most: groups of a kind that are told one by one,
+    None for all; the rest is one finding."""
 
+    def given(group: np.ndarray) -> list[str]:
+        return [task.class_names[label] for label in np.unique(task.labels[group]) if label >= 0]
 
-def _given(task: Items, group: np.ndarray) -> np.ndarray:
-    """The different labels that were given in a group."""
-    return np.unique(task.labels[group][task.labels[group] >= 0])
+    findings = []
+    kinds: list[tuple[Any, str, list[np.ndarray]]] = [
+        ("exact duplicates", "are the same file", found.exact),
+        ("near duplicates", "look the same", found.near),
+    ]
+    for kind, relation, groups in kinds:
+        groups = sorted(groups, key=lambda group: (-len(given(group)), int(group[0])))
+        for group in groups[:most]:
+            classes = given(group)
+            conflict = f", but are labelled {listed(classes, MOST_NAMES)}" if len(classes) > 1 else ""
+            text = f"{listed([task.names[item] for item in group], MOST_NAMES)} {relation}{conflict}"
+            findings.append(Finding(kind, text, tuple(group.tolist()), tuple(classes)))
+        if most is not None and len(groups) > most:
+            rest = np.concatenate(groups[most:])
+            text = f"{len(groups) - most:,} more groups of items, {len(rest):,} in all, {relation}"
+            findings.append(Finding(kind, text, tuple(rest.tolist())))
+    return findings
 
 
 def equal_groups(hashes: np.ndarray) -> list[np.ndarray]:
