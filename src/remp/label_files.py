@@ -96,10 +96,18 @@ def label(
         return None
     said = str(given) if given else FOLDERS if found.task.paths else "a column"
     rule = "adaptive" if isinstance(options.propagation, Adaptive) else "paper"
-    settings = {"propagation": {**asdict(options.propagation), "rule": rule}}
-    labelling = _written(labelling, place, found, options, name, {"labels": said}, settings)
+    made_with = {
+        "labels": said,
+        "reject": options.reject,
+        "unknown": options.unknown,
+        "propagation": {**asdict(options.propagation), "rule": rule},
+    }
+    labelling = _written(labelling, place, found, options, name, made_with)
     if model_place:
-        model_place.write(lambda folder: save_labelling(folder / FILE, _learned(labelling, found)))
+        assert labelling.fitted is not None  # for mypy: label_rows gives what it learned
+        learned = Learned.of(labelling.fitted, found.rows, labelling.task.labels, labelling.task.class_names)
+        learned = learned.made_by(**found.made_by) if found.made_by else learned
+        model_place.write(lambda folder: save_labelling(folder / FILE, learned))
     return labelling
 
 
@@ -136,7 +144,8 @@ def label_new(
     if labelling is None:
         return None
     labelling = replace(labelling, seconds={**learning, **labelling.seconds})
-    return _written(labelling, place, found, options, name, {"model": str(model), "together": together})
+    made_with = {"model": str(model), "together": together, "reject": options.reject, "unknown": options.unknown}
+    return _written(labelling, place, found, options, name, made_with)
 
 
 def _written(
@@ -145,14 +154,11 @@ def _written(
     found: Found,
     options: LabelOptions,
     source: Path,
-    learned_from: dict[str, Any],
-    settings: dict[str, Any] | None = None,
+    made_with: dict[str, Any],
 ) -> Labelling:
     """Write the files of a labelling; returns it with their folder and all that it was made with."""
-    made_with = {**found.made_by, **learned_from, "reject": options.reject, "unknown": options.unknown}
-    labelling = replace(
-        labelling, seconds={**found.seconds, **labelling.seconds}, made_with={**made_with, **(settings or {})}
-    )
+    seconds = {**found.seconds, **labelling.seconds}
+    labelling = replace(labelling, seconds=seconds, made_with={**found.made_by, **made_with})
 
     def fill(folder: Path) -> None:
         write_labels(labelling, folder)
@@ -164,13 +170,6 @@ def _written(
     folder = place.write(fill)
     seconds = {**labelling.seconds, "write": time.perf_counter() - started}
     return replace(labelling, seconds=seconds, folder=folder, stages=found.stages)
-
-
-def _learned(labelling: Labelling, found: Found) -> Learned:
-    """The labelling as a model."""
-    assert labelling.fitted is not None  # for mypy: only what a saved model labelled has none, and is not saved
-    learned = Learned.of(labelling.fitted, found.rows, labelling.task.labels, labelling.task.class_names)
-    return learned.made_by(**found.made_by) if found.made_by else learned
 
 
 def result_folder(source: Path, out: Path | None, overwrite: bool) -> ResultFolder:

@@ -168,7 +168,8 @@ def _read_pictures(
         paths = tuple(source / name for name in tree.names)
         task = unlabelled_task(tree.names, model.learned.classes, paths, tuple(tree.skipped))
     else:
-        task, how = _picture_task(source, labels)
+        task = listed_task(source, labels) if labels else folder_task(source)
+        how = _how_to_label(task, source, labels)
         task = checked(task, str(source), how)
         embedder = find_embedder(options.backbone, side=options.side)
     read = time.perf_counter() - started
@@ -184,15 +185,13 @@ def _read_pictures(
     )
 
 
-def _picture_task(source: Path, labels: Path | None) -> tuple[Items, str]:
-    """The task, and how one gives labels in it."""
+def _how_to_label(task: Items, source: Path, labels: Path | None) -> str:
     if labels:
-        return listed_task(source, labels), f"give the label of some files in {labels}, not of all"
-    task = folder_task(source)
+        return f"give the label of some files in {labels}, not of all"
     how = (
         "put examples into sub-folders named by their class and the others loose or into unlabelled/, or give --labels"
     )
     if len(task.class_names) == 1 and task.is_labelled.all():  # an archive often unpacks to one folder that has all
         inner = source / task.class_names[0]
         how = f"all lie in one folder; if that is the one with the class folders, label {str(inner)!r}. Else {how}"
-    return task, how
+    return how
