@@ -8,25 +8,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
 from remp.checks import check_choice
 from remp.errors import ConfigError
 from remp.estimator.label_codes import UNLABELLED, encoded
-from remp.propagation.adaptive import Adapted, Adaptive
+from remp.propagation.adaptive import Adaptive
 from remp.propagation.fit import Learned, RowAnswers, fit_rows
 from remp.rectification import Metric, Repulsion, RowNorm
-from remp.rectification.propagate import Propagated, Propagation
+from remp.rectification.propagate import Propagation
 from remp.rows import ArrayRows, JoinedRows, Rows, shard_of
 from remp.rows.dataset import as_rows, is_rows, join
 
 Rule = Literal["adaptive", "paper"]
 _SHARED = ("layers", "balanced")  # settings that both rules have
+_SETTINGS = [field.name for field in fields(Propagation) if field.name != "transform"]  # of the paper's rule
 
 
 class ReMPClassifier(ClassifierMixin, BaseEstimator):
@@ -148,16 +149,23 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         """
         settings = self._settings()
         rows = self._rows(X, reset=True)
-        self.classes_, codes = _encoded(y, rows)
+        if y is None:
+            raise ValueError("ReMPClassifier requires y to be passed, but the target y is None")
+        self.classes_, codes = encoded(y)
+        check_consistent_length(rows, codes)
         if X_unlabelled is not None:
             rows = join(rows, self._rows(X_unlabelled, reset=False))
             codes = np.concatenate([codes, np.full(len(rows) - len(codes), UNLABELLED)])
         fitted = fit_rows(rows, codes, len(self.classes_), settings)
         self._take(Learned.of(fitted, rows, codes, tuple(self.classes_.tolist())))
-        self._warn_if_moving()
-        self.label_distributions_ = self._distributions(rows, codes)
-        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
-        return self
+        if self.rule == "paper" and self.n_iter_ and self.moves_[-1] > self.tolerance:
+            warnings.warn(
+                f"not converged after {self.n_iter_} layers: a prototype still moved by {self.moves_[-1]:.1%} of the "
+                f"prototypes' mean norm (tolerance {self.tolerance:.1%}). Take more layers, or raise the tolerance",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self._label(rows, codes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probabilities of rows.
@@ -268,27 +276,23 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
             if hasattr(self, name):
                 setattr(again, name, getattr(self, name))
         again._take(self._learned.with_rows(rows))
-        again.label_distributions_ = again._distributions(rows, np.full(len(rows), UNLABELLED))
-        again.transduction_ = again.classes_[again.label_distributions_.argmax(1)]
-        return again
+        return again._label(rows, np.full(len(rows), UNLABELLED))
 
     @classmethod
     def _of(cls, learned: Learned) -> "ReMPClassifier":
         """A fitted classifier, without the rows of fit: it has no `transduction_`."""
         settings = learned.fitted.model.settings
-        names = (
-            _SHARED if isinstance(settings, Adaptive) else [f.name for f in fields(settings) if f.name != "transform"]
-        )
-        given: dict[str, Any] = {name: getattr(settings, name) for name in names}
-        rule: Rule = "adaptive" if isinstance(settings, Adaptive) else "paper"
-        made = cls(rule=rule, feature_transform=settings.transform, **given)
+        is_paper = isinstance(settings, Propagation)
+        given: dict[str, Any] = {name: getattr(settings, name) for name in (_SETTINGS if is_paper else _SHARED)}
+        made = cls(rule="paper" if is_paper else "adaptive", feature_transform=settings.transform, **given)
         made.classes_, made.n_features_in_ = np.array(learned.classes), learned.examples.shape[1]
         made._take(learned)
         return made
 
     def _take(self, learned: Learned) -> None:
-        self._learned = learned
-        self._model, self._calibration = _in_double(learned.fitted.model), learned.fitted.calibration
+        self._learned, model = learned, learned.fitted.model
+        double: dict[str, Any] = {k: value.double() for k, value in vars(model).items() if isinstance(value, Tensor)}
+        self._model = replace(model, **double)
         self.evidence_ = learned.fitted.evidence
         self.left_out_ = learned.fitted.left_out
         self.prototypes_ = self._model.prototypes.numpy()
@@ -333,9 +337,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigError(
                 f"feature_transform is {self.feature_transform!r}; needed parts of 'power+l2+centre', or 'none'"
             )
-        given: dict[str, Any] = {
-            field.name: getattr(self, field.name) for field in fields(Propagation) if field.name != "transform"
-        }
+        given: dict[str, Any] = {name: getattr(self, name) for name in _SETTINGS}
         rule: type[Adaptive | Propagation] = Propagation if self.rule == "paper" else Adaptive
         if self.layers is None:
             given["layers"] = rule.layers
@@ -352,8 +354,17 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
         """X as rows, checked; an array that is no array of objects is not copied."""
-        if is_rows(X):
-            return self._checked_rows(as_rows(X), reset=reset)
+        if is_rows(X):  # their numbers are checked when they are passed over
+            rows = as_rows(X)
+            if reset:
+                self.n_features_in_ = rows.dim
+                if hasattr(self, "feature_names_in_"):
+                    del self.feature_names_in_
+            elif rows.dim != self.n_features_in_:
+                raise ValueError(
+                    f"X has {rows.dim} features, but ReMPClassifier expects {self.n_features_in_} as in fit"
+                )
+            return rows
         X = validate_data(self, X, reset=reset, ensure_all_finite=False)
         rows = ArrayRows(X)
         for start in range(0, len(rows), rows.chunk):  # in pieces: the check makes copies of some types of number
@@ -361,27 +372,8 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
                 assert_all_finite(X[start : start + rows.chunk].astype(np.float32, copy=False), input_name="X")
         return rows
 
-    def _checked_rows(self, rows: Rows, *, reset: bool) -> Rows:
-        """Rows of their own kind, whose numbers are checked when they are passed over."""
-        if reset:
-            self.n_features_in_ = rows.dim
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-        elif rows.dim != self.n_features_in_:
-            raise ValueError(f"X has {rows.dim} features, but ReMPClassifier expects {self.n_features_in_} as in fit")
-        return rows
-
-    def _warn_if_moving(self) -> None:
-        if self.rule == "paper" and self.n_iter_ and self.moves_[-1] > self.tolerance:
-            warnings.warn(
-                f"not converged after {self.n_iter_} layers: a prototype still moved by {self.moves_[-1]:.1%} of the "
-                f"prototypes' mean norm (tolerance {self.tolerance:.1%}). Take more layers, or raise the tolerance",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-
-    def _distributions(self, rows: Rows, codes: np.ndarray) -> np.ndarray:
-        """(n, N) float32: the classes of each row; one-hot where it was labelled."""
+    def _label(self, rows: Rows, codes: np.ndarray) -> "ReMPClassifier":
+        """Label all rows; where a row was labelled, one-hot."""
         result = np.empty((len(rows), len(self.classes_)), dtype=np.float32)
         start = 0
         for part in self._answers(rows, np.float32):
@@ -390,7 +382,8 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
         labelled = np.flatnonzero(codes != UNLABELLED)
         result[labelled] = 0
         result[labelled, codes[labelled]] = 1
-        return result
+        self.label_distributions_, self.transduction_ = result, self.classes_[result.argmax(1)]
+        return self
 
     def _probabilities(self, X: Any) -> Iterator[np.ndarray]:
         check_is_fitted(self)
@@ -398,20 +391,7 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
 
     def _answers(self, rows: Rows, dtype: type[np.floating]) -> Iterator[np.ndarray]:
         """The probabilities of all rows (m, N), piece by piece; rows that come in parts are answered where they lie."""
-        answer = RowAnswers(self._model, self._calibration, dtype)
+        answer = RowAnswers(self._model, self._learned.fitted.calibration, dtype)
         if isinstance(rows, JoinedRows):
             return shard_of(rows).each(answer, rows)
         return answer.each(rows.chunks())
-
-
-def _encoded(y: Any, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    if y is None:
-        raise ValueError("ReMPClassifier requires y to be passed, but the target y is None")
-    classes, codes = encoded(y)
-    check_consistent_length(rows, codes)
-    return classes, codes
-
-
-def _in_double(model: Adapted | Propagated) -> Adapted | Propagated:
-    tensors: dict[str, Any] = {name: value for name, value in vars(model).items() if isinstance(value, torch.Tensor)}
-    return replace(model, **{name: tensor.double() for name, tensor in tensors.items()})
