@@ -144,6 +144,7 @@ def test_every_compression_reads_alike_and_is_refused_if_damaged(tmp_path: Path,
         "empty members": lambda: gzip.compress(
             b"".join(member(f"{i:07}").tobuf() for i in range(10**5)) + bytes(1024), 9
         ),
+        "one member many times": lambda: gzip.compress(member("a").tobuf() * 200_000 + bytes(1024), 9),
         "a long header": lambda: gzip.compress(pax_bomb(), 9),
     }.items(),
     ids=lambda item: item[0],
@@ -153,6 +154,13 @@ def test_a_small_archive_does_not_unfold_without_end(tmp_path: Path, content: tu
     outcome = bounded(lambda: open_members(tmp_path / "x.tar.gz"))
     assert outcome.kind == "DataError", outcome
     assert "unpacks to more than" in outcome.text
+
+
+@pytest.mark.parametrize("write", [write_tar, write_zip])
+def test_a_name_that_no_system_has_is_refused(tmp_path: Path, write: object) -> None:
+    write(tmp_path / "archive", {"a/" * 3000 + "b": b"1"})
+    with pytest.raises(DataError, match="a name of 6,001 letters: refused"):
+        open_members(tmp_path / "archive")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])

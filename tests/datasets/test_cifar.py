@@ -11,6 +11,7 @@ import pytest
 from bounds import bounded
 from raw_data import CLASSES, SPLIT_OF, png, random_pixels, write_cifar, write_tar, write_zip
 from remp.datasets import ReadOptions, cifar, open_prepared, prepare
+from remp.datasets.safe_pickle import get_names
 from remp.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("remp_home", "four_classes")
@@ -156,3 +157,9 @@ def test_labels_that_hold_themselves_do_not_hang(tmp_path: Path) -> None:
         labels = [labels, labels]
     write_parts(tmp_path / "c.tar.gz", train={b"fine_labels": labels})
     assert bounded(lambda: prepare("cifar-fs", tmp_path / "c.tar.gz")).kind == "DataError"
+
+
+def test_an_array_of_millions_of_names_is_refused_before_it_becomes_a_list(tmp_path: Path) -> None:
+    names = np.zeros(20_000_000, "S2")
+    outcome = bounded(lambda: get_names({"names": names}, "names", "meta"))
+    assert (outcome.kind, outcome.text[:22]) == ("DataError", "meta has no list of na"), outcome

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from raw_data import write_tree
+from bounds import bounded
+from raw_data import write_tree, write_zip
 from remp.datasets import ReadOptions, prepare
+from remp.datasets.folder import read_folder
 from remp.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("remp_home")
@@ -109,3 +111,10 @@ def test_a_folder_with_nothing_but_unlabelled_pictures_is_refused(tmp_path: Path
     write_tree(tmp_path / "raw", ["unsorted"])
     with pytest.raises(DataError, match="no pictures with a class, only unsorted"):
         prepare("folder", tmp_path / "raw")
+
+
+def test_folders_in_folders_take_no_longer_than_their_names(tmp_path: Path) -> None:
+    names = [f"{'a/' * 2000}kind{i % 9}/{i}.png" for i in range(500)]
+    write_zip(tmp_path / "x.zip", dict.fromkeys(names, b""))
+    outcome = bounded(lambda: read_folder(tmp_path / "x.zip", ReadOptions()))
+    assert outcome.kind == "result", outcome

@@ -1,11 +1,13 @@
 """miniImageNet reads the same from its images and from its cache pickles."""
 
 import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bounds import bounded
 from raw_data import SPLIT_OF, random_pixels, write_mini_cache, write_mini_images
 from remp.datasets import ReadOptions, mini_imagenet, open_prepared, prepare
 from remp.errors import DataError
@@ -100,3 +102,11 @@ def test_a_csv_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "val.csv").write_text('filename,label\n"' + "x" * 200_000)
     with pytest.raises(DataError, match=r"val\.csv is not CSV \(Error: field larger"):
         prepare("mini-imagenet", tmp_path)
+
+
+@pytest.mark.parametrize("line", ["a\n", ","])
+def test_a_small_archive_with_a_large_csv_takes_no_gigabytes(tmp_path: Path, line: str) -> None:
+    with zipfile.ZipFile(tmp_path / "raw.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("train.csv", "filename,label\n" + line * 2_000_000)
+    outcome = bounded(lambda: mini_imagenet.read_mini_imagenet(tmp_path / "raw.zip", ReadOptions()))
+    assert outcome.kind == "DataError", outcome

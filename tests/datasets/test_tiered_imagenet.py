@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bounds import bounded
 from raw_data import SPLIT_OF, png, random_pixels, write_tiered
 from remp.datasets import open_prepared, prepare, tiered_imagenet
 from remp.datasets.tiered_imagenet import find_pickled_pngs
@@ -89,3 +90,9 @@ def test_labels_that_are_none_are_told(tmp_path: Path, change: dict) -> None:
     path.write_bytes(pickle.dumps(content))
     with pytest.raises(DataError, match=r"train_labels\.pkl .*get it again"):
         prepare("tiered-imagenet", tmp_path)
+
+
+def test_a_pickle_of_steps_without_pictures_is_refused_in_time(tmp_path: Path) -> None:
+    (tmp_path / "x.pkl").write_bytes(b"\x80\x04]" + b"N0" * 20_000_000 + b".")
+    outcome = bounded(lambda: find_pickled_pngs(tmp_path / "x.pkl"))
+    assert outcome.kind == "DataError", outcome

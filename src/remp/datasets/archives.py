@@ -20,6 +20,7 @@ MEMBER_LIMIT = 2**28  # bytes; the largest member of any archive we read (CIFAR-
 _UNFOLDING, _UNFOLDING_BYTES = 50, 2**27
 # A member takes at least so many bytes of an archive, beyond the first so many members.
 _BYTES_PER_MEMBER, _FREE_MEMBERS = 128, 50_000
+_LONGEST_NAME = 4096  # letters: a longer path no system can make
 
 _BLOCK = 512  # bytes of a tar's headers
 _DECOMPRESSORS: dict[bytes, Callable[[BinaryIO], Any]] = {
@@ -57,6 +58,9 @@ def _damage_is_told(path: Path, name: str = "") -> Any:
 
 
 def _check_member(path: Path, name: str, size: int) -> None:
+    if len(name) > _LONGEST_NAME:
+        shown = repr(shortened(name))
+        raise DataError(f"{path} has a member {shown} with a name of {len(name):,} letters: refused, do not trust it")
     parts = PurePosixPath(name.replace("\\", "/")).parts
     if not parts or parts[0].startswith("/") or ":" in parts[0] or ".." in parts or "\0" in name:
         shown = repr(shortened(name))
@@ -142,6 +146,7 @@ class _TarMembers:
         with border(f"{path} is neither a tar nor a zip archive, or it is cut short", "get it again"):
             archive = tarfile.open(fileobj=self._file, mode="r:")  # noqa: SIM115 (closed with its file)
         self._places: dict[str, tuple[int, int]] = {}  # name -> where the data starts, and how many bytes it has
+        self._n_members = 0  # with folders, and with those whose name another one takes
         with _damage_is_told(path):
             while (member := archive.next()) is not None:
                 self._add(member)
@@ -164,7 +169,8 @@ class _TarMembers:
         _check_member(self.path, member.name, member.size)
         if not (member.isfile() or member.isdir()) or member.issparse():
             raise _link_error(self.path, member.name)
-        if len(self._places) > _FREE_MEMBERS + self.path.stat().st_size // _BYTES_PER_MEMBER:
+        self._n_members += 1
+        if self._n_members > _FREE_MEMBERS + self.path.stat().st_size // _BYTES_PER_MEMBER:
             raise _unfolding_error(self.path)
         if member.isfile():
             self._places[member.name] = (member.offset_data, member.size)

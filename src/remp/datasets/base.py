@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.format import dtype_to_descr, write_array_header_1_0
 
-from remp.datasets.raw import RawSet
+from remp.datasets.raw import LARGEST_SIDE, RawSet
 from remp.errors import DataError
 from remp.system.files import home, remove_abandoned
 from remp.untrusted import border, shortened
@@ -105,9 +105,11 @@ def _is_index(index: dict[str, Any]) -> bool:
     splits = index.get("splits")
     return (
         _are(size, int, 3)
-        and all(0 < side < 2**20 for side in size)
+        and all(0 < side <= LARGEST_SIDE for side in size[:2])
+        and size[2] in (1, 3)
         and all(_are(index.get(name), float, size[2]) for name in ("mean", "std"))
-        and all(deviation > 0 for deviation in index["std"])
+        and all(1e-6 <= deviation <= 1 for deviation in index["std"])  # others make numbers that are not finite
+        and all(0 <= mean <= 1 for mean in index["mean"])
         and isinstance(splits, dict)
         and all(isinstance(entry, dict) and _is_entry(entry) for entry in splits.values())
     )

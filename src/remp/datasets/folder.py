@@ -59,15 +59,10 @@ def _find_pictures(members: Members) -> dict[_Parts, str]:
         raise DataError(
             f"{members.path} has no pictures (jpg, png, webp, ...): needed class/image or train/class/image"
         )
-    while _is_wrapped(pictures):
-        pictures = {parts[1:]: name for parts, name in pictures.items()}
-    return pictures
-
-
-def _is_wrapped(pictures: dict[_Parts, str]) -> bool:
-    """Whether all lies in one folder that is neither a split nor a class."""
-    outermost = {parts[0] for parts in pictures}
-    return len(outermost) == 1 and outermost.isdisjoint(SPLITS) and min(len(parts) for parts in pictures) > 2
+    # All may lie in folders, one in the other, that are neither splits nor classes.
+    first, last, deepest = min(pictures), max(pictures), max(0, min(map(len, pictures)) - 2)
+    depth = next((at for at in range(deepest) if first[at] != last[at] or first[at] in SPLITS), deepest)
+    return {parts[depth:]: name for parts, name in pictures.items()}
 
 
 def _group(pictures: dict[_Parts, str], depth: int, members: Members) -> _Classes:

@@ -28,6 +28,7 @@ from remp.errors import DataError
 from remp.untrusted import border, listed
 
 _SIZE, _IMAGES_PER_CLASS = 84, 600
+_CSV_BYTES = 2**22  # the largest, train.csv, has 1.2 million
 
 
 def read_mini_imagenet(source: Path, options: ReadOptions) -> RawSet:
@@ -44,8 +45,7 @@ def _read_images(members: Members, options: ReadOptions) -> RawSet:
     paths = {last_parts(name, 1): name for name in members.names() if is_picture(name)}
     splits = {}
     for split, classes in read_split_list("mini-imagenet").items():
-        rows = _read_csv(members, split)
-        files = {name: [file for file, label in rows if label == name] for name in classes}
+        files = _read_csv(members, split, classes)
         check_counts({name: len(listed) for name, listed in files.items()}, _IMAGES_PER_CLASS, f"{split}.csv")
         present = {name: [paths[file] for file in listed if file in paths] for name, listed in files.items()}
         check_counts({name: len(found) for name, found in present.items()}, _IMAGES_PER_CLASS, f"{members.path}/images")
@@ -53,20 +53,29 @@ def _read_images(members: Members, options: ReadOptions) -> RawSet:
     return RawSet(splits, (size, size, 3), "miniImageNet, images and csv files")
 
 
-def _read_csv(members: Members, split: str) -> list[tuple[str, str]]:
-    """(file name, class) of every image of a split."""
+def _read_csv(members: Members, split: str, classes: list[str]) -> dict[str, list[str]]:
+    """Class -> the file names of its images."""
     found = [name for name in members.names() if last_parts(name, 1) == f"{split}.csv"]
     if len(found) != 1:
         raise DataError(
             f"{members.path} has {len(found)} {split}.csv, needed one: mini-imagenet is images/ beside train.csv, "
             "val.csv and test.csv, or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl"
         )
-    reader = csv.DictReader(io.StringIO(members.read(found[0]).decode("utf-8", errors="replace")))
+    content = members.read(found[0])
+    if len(content) > _CSV_BYTES:
+        raise DataError(
+            f"{members.path}/{found[0]} has {len(content):,} bytes, far more than {split}.csv: get it again"
+        )
+    files: dict[str, list[str]] = {name: [] for name in classes}
     with border(f"{members.path}/{found[0]} is not CSV", "get it again"):
-        columns, rows = reader.fieldnames or (), list(reader)
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8", errors="replace")))
+        columns = list(reader.fieldnames or ())
+        for row in reader:
+            if row.get("label") in files:
+                files[row["label"]].append(row.get("filename") or "")
     if not {"filename", "label"} <= set(columns):
-        raise DataError(f"{members.path}/{found[0]} has columns {listed(list(columns))}, needed filename and label")
-    return [(row["filename"], row["label"]) for row in rows]
+        raise DataError(f"{members.path}/{found[0]} has columns {listed(columns)}, needed filename and label")
+    return files
 
 
 def _read_cache(folder: Path, options: ReadOptions) -> RawSet:
@@ -96,7 +105,7 @@ class _Cache:
 
     def rows_of(self, classes: list[str]) -> dict[str, np.ndarray]:
         """Class -> its rows (k,), none if it is not there."""
-        found = {name: get_numbers({name: [], **self.rows}, name, str(self.path)) for name in classes}
+        found = {name: get_numbers({name: self.rows.get(name, [])}, name, str(self.path)) for name in classes}
         for name, rows in found.items():
             if len(rows) and not 0 <= rows.min() <= rows.max() < len(self.images):
                 raise DataError(

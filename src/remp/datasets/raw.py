@@ -13,6 +13,7 @@ from remp.datasets.archives import Members
 from remp.datasets.decode import decode_members, reads_heic
 from remp.errors import DataError
 
+LARGEST_SIDE = 1024  # pixels of a prepared image
 # Folders of pictures that have no label yet: they are no class.
 TO_LABEL = ("unlabelled", "unlabeled", "unsorted")
 _HEIC_SUFFIXES = {".heic", ".heif"}
@@ -71,8 +72,8 @@ class ReadOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.size is not None and not 8 <= self.size <= 1024:
-            raise DataError(f"size is {self.size}; needed 8 to 1024 pixels")
+        if self.size is not None and not 8 <= self.size <= LARGEST_SIDE:
+            raise DataError(f"size is {self.size}; needed 8 to {LARGEST_SIDE} pixels")
 
 
 def check_counts(counts: Mapping[str, int], expected: int, where: str) -> None:

@@ -316,7 +316,7 @@ def _list(items: Any) -> list[Any] | tuple[Any, ...]:
     return items
 
 
-_LARGEST = 2**62
+_LARGEST, _MOST_NAMES = 2**62, 100_000
 
 
 def get_numbers(content: Mapping[str, Any], key: str, name: str) -> np.ndarray:
@@ -333,7 +333,9 @@ def get_numbers(content: Mapping[str, Any], key: str, name: str) -> np.ndarray:
 def get_names(content: Mapping[str, Any], key: str, name: str) -> list[str]:
     """content[key], a list of texts. Raises DataError, naming the file `name`."""
     value = content.get(key)
-    value = as_text(value.tolist() if isinstance(value, np.ndarray) else value)
+    if isinstance(value, np.ndarray):  # millions of names would be far larger as a list
+        value = value.tolist() if value.size <= _MOST_NAMES else None
+    value = as_text(value)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return value
     raise DataError(f"{name} has no list of names called {key!r}: it is another file or damaged, get it again")

@@ -17,6 +17,7 @@ from remp.untrusted import border
 
 _SIZE = 84
 _N_CLASSES = {"train": 351, "val": 97, "test": 160}
+_BYTES_PER_STEP, _FREE_STEPS = 100, 1_000_000  # of a pickle; a picture, of thousands of bytes, takes some thirty steps
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # bytes before the content: the opcode itself and the length
 _PREFIX_BYTES = {
@@ -95,8 +96,11 @@ def _decode_rows(pictures: list[PickledPng], rows: np.ndarray, size: int) -> np.
 def find_pickled_pngs(path: Path) -> list[PickledPng]:
     """The pictures of a pickled list of PNG-encoded uint8 arrays, in the order of the list."""
     found = []
+    most_steps = _FREE_STEPS + path.stat().st_size // _BYTES_PER_STEP
     with border(f"{path} is not a pickle, or it is truncated", "get it again"), path.open("rb") as file:
-        for opcode, argument, position in pickletools.genops(file):
+        for step, (opcode, argument, position) in enumerate(pickletools.genops(file)):
+            if step > most_steps:
+                raise DataError(f"{path} has more than {most_steps:,} steps, no list of pictures: get it again")
             prefix = _PREFIX_BYTES.get(opcode.name)
             if prefix and argument and position is not None and _is_png(argument):
                 found.append(PickledPng(path, position + prefix, len(argument)))
