@@ -5,12 +5,14 @@ import json
 import pickle
 import struct
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load, save
 
+from bounds import bounded
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash, load_episodes, save_episodes
@@ -259,3 +261,13 @@ def test_a_class_with_other_shots_than_the_protocol_says_is_noticed(tmp_path, ep
     labels[2, :] = torch.tensor([0, 0, 0, 1, 1, 1])  # and none of class 2
     with pytest.raises(EpisodeError, match="not have as many labelled images as the protocol says, 2"):
         save_episodes(tmp_path / "few", replace(episodes, support_labels=labels), PROTOCOL, images)
+
+
+def test_an_episode_of_many_classes_takes_memory_in_proportion_to_its_file(tmp_path):
+    n, protocol = 20_000, Protocol(n_way=20_000, n_shot=1, n_query=1)
+    numbers = torch.arange(n)[None]
+    episodes = Episodes(numbers, numbers, numbers + n, numbers, n, numbers)
+    images = SimpleNamespace(name="toys", split="test", fingerprint="x", labels=np.tile(np.arange(n), 2))
+    outcome = bounded(lambda: save_episodes(tmp_path / "x", episodes, protocol, images), mebibytes=64)
+    assert outcome.kind == "result", outcome
+    assert bounded(lambda: load_episodes(tmp_path / "x"), mebibytes=64).kind == "result"

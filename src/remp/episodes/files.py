@@ -13,7 +13,6 @@ from torch import Tensor
 
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, Protocol
-from remp.episodes.values import one_hot_rows
 from remp.errors import DataError, EpisodeError
 from remp.system.files import write_atomically
 from remp.untrusted import border, shortened
@@ -226,7 +225,9 @@ def _check_episodes(path: Path, episodes: Episodes, protocol: Protocol) -> None:
     if not ((labels >= 0) & (labels < n_way)).all():
         found = f"{int(labels.min())} to {int(labels.max())}"
         raise EpisodeError(f"labels run from {found}; needed 0 to {n_way - 1}: number the classes within each episode")
-    shots = one_hot_rows(episodes.support_labels, n_way, torch.int64).sum(-1).sort(dim=1).values
+    shots = episodes.support_labels.new_zeros(len(episodes), n_way)
+    shots.scatter_add_(1, episodes.support_labels, torch.ones_like(episodes.support_labels))
+    shots = shots.sort(dim=1).values
     if (shots != torch.tensor(sorted(protocol.shots))).any():
         raise EpisodeError(
             f"some class does not have as many labelled images as the protocol says, {protocol.n_shot}: give the "
