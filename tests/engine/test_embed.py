@@ -4,6 +4,7 @@ import contextlib
 import csv
 import errno
 import gzip
+import io
 import json
 import os
 import resource
@@ -193,6 +194,51 @@ def test_a_damaged_parquet_file_is_named_and_does_not_stop_the_rest(tmp_path, ow
     assert embedded(tmp_path / "tables", tmp_path / "out")[1].n == 15
 
 
+def pictures_table(n, **columns):
+    buffer = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(buffer, "PNG")
+    return pyarrow.table({"image": [buffer.getvalue()] * n, **columns})
+
+
+def test_rows_that_a_parquet_file_has_got_since_are_embedded(tmp_path, own_home):
+    parquet.write_table(pictures_table(13), tmp_path / "x.parquet")
+    embedded(tmp_path / "x.parquet", tmp_path / "out")
+    parquet.write_table(pictures_table(27), tmp_path / "x.parquet")
+    done = embedded(tmp_path / "x.parquet", tmp_path / "out")[1]
+    assert (done.n, done.n_before) == (27, 13)
+    assert read(tmp_path / "out")["name"] == [f"x.parquet#{number}" for number in range(27)]
+
+
+def test_a_parquet_file_with_other_columns_than_before_is_named(tmp_path, own_home):
+    parquet.write_table(pictures_table(3, label=["a", "b", "c"]), tmp_path / "x.parquet")
+    embedded(tmp_path / "x.parquet", tmp_path / "out")
+    next((tmp_path / "out").glob("part-*")).unlink()
+    parquet.write_table(pictures_table(3), tmp_path / "x.parquet")
+    problems = embedded(tmp_path / "x.parquet", tmp_path / "out")[1].problems
+    assert problems == (f"{tmp_path}/x.parquet has other columns than before: give another --out",)
+
+
+def test_names_in_parquet_that_are_not_utf8_are_told(tmp_path, own_home):
+    names = pyarrow.Array.from_buffers(pyarrow.string(), 3, pyarrow.array([b"\xff"] * 3, pyarrow.binary()).buffers())
+    parquet.write_table(pictures_table(3, name=names), tmp_path / "x.parquet")
+    problems = embedded(tmp_path / "x.parquet", tmp_path / "out")[1].problems
+    assert "x.parquet cannot be read as Parquet (UnicodeDecodeError" in problems[0]
+
+
+@pytest.mark.parametrize("cell", [{"bytes": 3, "path": "x"}, {"bytes": "text"}], ids=str)
+def test_structs_without_bytes_are_no_pictures(tmp_path, own_home, cell):
+    parquet.write_table(pyarrow.table({"image": [cell]}), tmp_path / "x.parquet")
+    with pytest.raises(DataError, match="needed one of pictures"):
+        embedded(tmp_path / "x.parquet", tmp_path / "out")
+
+
+def test_a_struct_whose_path_is_no_text_is_named_by_its_row(tmp_path, own_home):
+    picture = pictures_table(1)["image"][0].as_py()
+    parquet.write_table(pyarrow.table({"image": [{"bytes": picture, "path": 7}]}), tmp_path / "x.parquet")
+    embedded(tmp_path / "x.parquet", tmp_path / "out")
+    assert read(tmp_path / "out")["name"] == ["x.parquet#0"]
+
+
 def test_other_pictures_or_another_embedder_need_another_folder(tmp_path, own_home):
     write_pictures(tmp_path / "photos", 3)
     write_pictures(tmp_path / "others", 3)
@@ -212,7 +258,8 @@ TABLE = {"file": "a", "first": 0, "stop": 1, "image": "i", "path": None, "name":
 @pytest.mark.parametrize(
     "line",
     [3, [PLAN], {}, {**PLAN, "names": [[]]}, {**PLAN, "names": 3}, {**PLAN, "folder": 1}, {"names": ["a"]},
-     {**PLAN, "more": 1}, {**TABLE, "first": "0"}, {**TABLE, "image": 1}],
+     {**PLAN, "more": 1}, {**TABLE, "first": "0"}, {**TABLE, "image": 1}, {**TABLE, "first": 2},
+     {**TABLE, "stop": 10**30}, {**TABLE, "first": -1}, {**TABLE, "image": None}],
     ids=str,
 )  # fmt: skip
 def test_a_plan_that_is_damaged_is_named(tmp_path, own_home, line):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from embedding_cases import mean_colour_embedder
 from remp.cli import app
 from remp.engine import Threads
-from remp.engine.dataset import look_through
+from remp.engine.dataset import look_through, open_dataset
 from remp.engine.embed import embed
 from remp.errors import CheckpointError, ConfigError, DataError
 from remp.label_files import label, label_new
@@ -237,3 +237,10 @@ def test_a_part_that_says_strange_things_of_what_was_skipped_is_left_out(tmp_pat
     table = pyarrow.table({"embedding": list(VALUES[:3])}).replace_schema_metadata({b"remp.skipped": skipped})
     parquet.write_table(table, tmp_path / "x.parquet")
     assert "what was skipped cannot be read" in look_through(place(tmp_path / "x.parquet")).problem
+
+
+@pytest.mark.parametrize("source", ["x" * 5000, "a\0b"], ids=["long", "zero"])
+def test_a_source_that_no_system_has_is_no_folder_of_pictures(tmp_path, source):
+    folder = write(tmp_path / "one", parts=1)
+    (folder / "_embedding.json").write_text(json.dumps({"source": source, "kind": "folder"}))
+    assert open_dataset(place(folder), None, Threads()).task.paths == ()

@@ -1,5 +1,7 @@
 """Rows of arrays and of Parquet files: all in order, any part, any numbers of them."""
 
+import pickle
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -180,3 +182,14 @@ def test_a_number_of_rows_that_cannot_be_is_refused(tmp_path):
         with pytest.raises(DataError, match=r"x\.parquet says it has -?\d+ rows in \d+ bytes"):
             check_row_count(tmp_path / "x.parquet", groups)
     check_row_count(tmp_path / "x.parquet", [5, 10**6])
+
+
+def test_rows_of_thousands_of_row_groups_are_taken_in_time_that_grows_with_their_number(tmp_path):
+    values = np.arange(3000, dtype=np.float32).reshape(1500, 2)
+    pyarrow.parquet.write_table(
+        pyarrow.table({f"x{i}": values[:, i % 2] for i in range(40)}), tmp_path / "x.parquet", row_group_size=1
+    )
+    rows = pickle.loads(pickle.dumps(ParquetRows(tmp_path / "x.parquet", ["x0", "x1"])))
+    started = time.process_time()
+    np.testing.assert_array_equal(rows.take(np.arange(1500)).numpy(), values)
+    assert time.process_time() - started < 5

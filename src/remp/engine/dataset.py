@@ -1,5 +1,6 @@
 """A Parquet dataset of embeddings as a task: each part is looked through once, and one that is damaged is left out."""
 
+import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -108,7 +109,7 @@ class _Found:
     def pictures(self) -> Path | None:
         """The folder of the pictures, if that is on this machine."""
         source = self.about.get("source", "")
-        is_here = self.about.get("kind") == "folder" and "://" not in source and Path(source).is_dir()
+        is_here = self.about.get("kind") == "folder" and "://" not in source and os.path.isdir(source)
         return Path(source) if is_here else None
 
     @property

@@ -6,7 +6,7 @@ import io
 import json
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,8 @@ def _block(values: Any) -> Block | None:
     kinds = {field.name: field.type for field in fields(ParquetBlock)}
     if values.keys() != kinds.keys() or not all(isinstance(values[name], kind) for name, kind in kinds.items()):  # type: ignore[arg-type]
         return None
-    return ParquetBlock(**values)
+    is_span = 0 <= values["first"] < values["stop"] < 2**48
+    return ParquetBlock(**values) if is_span and (values["image"] or values["path"]) else None
 
 
 def _new_blocks(planned: list[Block], found: list[Block]) -> list[Block]:
@@ -218,8 +219,15 @@ def _new_blocks(planned: list[Block], found: list[Block]) -> list[Block]:
         return found
     size = max(len(block) for block in found)
     have = {name for block in planned if isinstance(block, FolderBlock) for name in block.names}
-    files = {block.file for block in planned if isinstance(block, ParquetBlock)}
-    tables: list[Block] = [block for block in found if isinstance(block, ParquetBlock) and block.file not in files]
+    ends: dict[str, int] = {}  # of what is planned of each file, which may have got more rows
+    for block in planned:
+        if isinstance(block, ParquetBlock):
+            ends[block.file] = max(ends.get(block.file, 0), block.stop)
+    tables: list[Block] = [
+        replace(block, first=max(block.first, ends.get(block.file, 0)))
+        for block in found
+        if isinstance(block, ParquetBlock) and block.stop > ends.get(block.file, 0)
+    ]
     folders = [block for block in found if isinstance(block, FolderBlock)]
     names = [name for block in folders for name in block.names if name not in have]
     spans = [tuple(names[at : at + size]) for at in range(0, len(names), size)]

@@ -16,9 +16,9 @@ from remp.labelling.embedding.pictures import read_file
 from remp.labelling.tasks.folder import find_pictures, is_hidden
 from remp.labelling.tasks.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
 from remp.rows.dataset import is_part
-from remp.rows.parquet import open_parquet
+from remp.rows.parquet import check_row_count, group_sizes, open_parquet, read_batches
 from remp.system.files import Place
-from remp.untrusted import listed
+from remp.untrusted import border, listed
 
 _IMAGE_COLUMNS = ("image", "picture", "img", "jpg", "png", "bytes", "content")
 _PATH_COLUMNS = ("path", "file", "filename", "file_name", "filepath", "image_path", "image", "url", "uri")
@@ -67,18 +67,18 @@ class ParquetBlock:
 
     def items(self) -> Iterator[Item]:
         """Raises DataError for a file that cannot be read."""
-        import pyarrow.lib
-
-        columns = sorted({column for column in (self.image, self.path, self.name, self.label) if column})
-        try:
-            file = open_parquet(self.file)
-            groups, number = _groups(file.metadata, self.first, self.stop)
-            for batch in file.iter_batches(_READ_AT_ONCE, groups, columns, use_threads=False):
-                for row in _rows_of(batch, number, self.first, self.stop):
-                    yield self._item(*row)
-                number += len(batch)
-        except (OSError, pyarrow.lib.ArrowException) as error:
-            raise DataError(f"{Place(self.file)} cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+        columns = {"image": self.image, "path": self.path, "name": self.name, "label": self.label}
+        file = open_parquet(self.file)
+        if _columns(file.schema_arrow, Place(self.file)) != columns:
+            raise DataError(f"{Place(self.file)} has other columns than before: give another --out")
+        names = sorted({column for column in columns.values() if column})
+        groups, number = _groups(group_sizes(file), self.first, self.stop)
+        for batch in read_batches(file, self.file, names, _READ_AT_ONCE, groups):
+            with border(f"{Place(self.file)} cannot be read as Parquet", "it is damaged; write it again"):
+                rows = list(_rows_of(batch, number, self.first, self.stop))  # texts may not be UTF-8
+            for row in rows:
+                yield self._item(*row)
+            number += len(batch)
 
     def _item(self, number: int, row: dict[str, Any]) -> Item:
         label = label_or_none(row[self.label]) if self.label else None
@@ -88,6 +88,7 @@ class ParquetBlock:
         if self.image:
             cell = row[self.image]
             content, own_name = (cell["bytes"], cell.get("path")) if isinstance(cell, dict) else (cell, None)
+            own_name = own_name if isinstance(own_name, str) else None
         path = row[self.path] if self.path else None
         name = name or own_name or path or f"{Place(self.file).name}#{number}"
         if content is None and path:
@@ -157,7 +158,9 @@ def _parquet_blocks(files: list[Place], size: int) -> tuple[list[Block], list[tu
         except DataError as error:
             skipped.append((file.name, str(error)))
             continue
-        columns, n = _columns(content.schema_arrow, file), content.metadata.num_rows
+        columns, groups = _columns(content.schema_arrow, file), group_sizes(content)
+        check_row_count(file.address, groups)
+        n = sum(groups)
         blocks += [ParquetBlock(file.address, at, min(at + size, n), **columns) for at in range(0, n, size)]
     if not blocks:
         raise DataError(f"{files[0]} holds no pictures" + (f": {skipped[0][1]}" if skipped else ""))
@@ -176,7 +179,7 @@ def _columns(schema: Any, file: Place) -> dict[str, str | None]:
 
     def is_bytes(kind: Any) -> bool:
         if kinds.is_struct(kind):  # {"bytes": …, "path": …}, as some libraries keep pictures
-            return any(field.name == "bytes" for field in kind)
+            return any(field.name == "bytes" and is_bytes(field.type) for field in kind)
         return kinds.is_binary(kind) or kinds.is_large_binary(kind)
 
     image, path = first(_IMAGE_COLUMNS, is_bytes), first(_PATH_COLUMNS, is_text)
@@ -194,9 +197,8 @@ def _columns(schema: Any, file: Place) -> dict[str, str | None]:
     }
 
 
-def _groups(metadata: Any, first: int, stop: int) -> tuple[list[int], int]:
+def _groups(sizes: list[int], first: int, stop: int) -> tuple[list[int], int]:
     """The row groups that hold the rows first … stop - 1, and the number of the first row in them."""
-    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     starts = [0, *accumulate(sizes)]
     groups = [number for number in range(len(sizes)) if starts[number] < stop and starts[number + 1] > first]
     return groups, starts[groups[0]] if groups else 0

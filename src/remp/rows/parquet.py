@@ -43,10 +43,10 @@ class ParquetRows:
 
     def __init__(self, path: str | Path, columns: str | Sequence[str], chunk: int | None = None) -> None:
         self._path, self._columns = str(path), [columns] if isinstance(columns, str) else list(columns)
-        file = self._open()
+        file = open_parquet(path)
+        self._metadata = file.metadata
         types = [_column_type(file, name, path) for name in self._columns]
-        with border(f"{path} cannot be read as Parquet", _AGAIN):
-            groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+        groups = group_sizes(file)
         self._starts = [0, *accumulate(groups)]  # the first row of each row group, and the end
         check_row_count(self._path, groups)
         self._is_list = any(is_list(kind) for kind in types)
@@ -131,15 +131,8 @@ class ParquetRows:
         return int(self._lengths(batch.column(0))[0])
 
     def _batches(self, n_rows: int, groups: list[int] | None = None) -> Iterator[Any]:
-        """Batches of rows of the columns, as pyarrow reads them."""
-        with border(f"{self._path} cannot be read", _AGAIN):
-            batches = self._open().iter_batches(n_rows, groups, self._columns, use_threads=False)
-        while True:
-            with border(f"{self._path} cannot be read", _AGAIN):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+        file = open_parquet(self._path, self._metadata)
+        return read_batches(file, self._path, self._columns, n_rows, groups)
 
     def _lengths(self, lists: Any) -> np.ndarray:
         """How many numbers each list has; -1 where there is none."""
@@ -163,19 +156,42 @@ class ParquetRows:
             raise DataError(f"row {first + wrong[0]} of {self._path} holds {got}; needed {self.dim}, as in the first")
         return lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.dim)
 
-    def _open(self) -> Any:
-        return open_parquet(self._path)
 
-
-def open_parquet(path: str | Path) -> Any:
-    """A pyarrow.parquet.ParquetFile of a path or an address. Pages with a check sum are checked when they are read."""
+def open_parquet(path: str | Path, metadata: Any = None) -> Any:
+    """A pyarrow.parquet.ParquetFile of a path or an address. Pages with a check sum are checked when they are read.
+    metadata: of the file, if it was opened before: that of thousands of row groups takes long to read."""
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise DataError("reading Parquet needs pyarrow: pip install pyarrow") from error
     with border(f"{place(path)} cannot be read as Parquet", _AGAIN):
         file = place(path).open() if "://" in str(path) else path
-        return parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True)
+        return parquet.ParquetFile(
+            file,
+            metadata=metadata,
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
+
+
+def read_batches(
+    file: Any, path: str | Path, columns: list[str], n_rows: int, groups: list[int] | None = None
+) -> Iterator[Any]:
+    """Batches of rows of some columns, as pyarrow reads them from an open file. groups: which row groups; None: all."""
+    with border(f"{place(path)} cannot be read as Parquet", _AGAIN):
+        batches = file.iter_batches(n_rows, groups, columns, use_threads=False)
+    while True:
+        with border(f"{place(path)} cannot be read as Parquet", _AGAIN):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
+
+
+def group_sizes(file: Any) -> list[int]:
+    """How many rows each row group of a pyarrow.parquet.ParquetFile says it has."""
+    return [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
 
 
 def check_row_count(path: str | Path, groups: Sequence[int]) -> None:
