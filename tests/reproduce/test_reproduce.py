@@ -17,10 +17,11 @@ from remp.checkpoint import read_checkpoint
 from remp.config import make_config
 from remp.datasets import open_data
 from remp.episodes import Protocol
-from remp.errors import ConfigError, RempError
+from remp.errors import ConfigError, DataError, RempError
 from remp.evaluation.evaluate import draw_episodes
 from remp.models import load, shipped_models
 from remp.reproduce.manifest import read_manifest
+from remp.reproduce.scoring import Earlier
 from remp.reproduce.trainings import plan_run
 
 ROOT = Path(__file__).parents[2]
@@ -403,6 +404,13 @@ def test_check_scores_shipped_checkpoints_again_and_fails_on_drift(run, quick, b
         package.check(manifest=book, say=lambda line: None)
 
 
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"cells": [3]}', b'{"cells": [{"row": 1}]}', b"\xff"], ids=repr)
+def test_damaged_results_are_told(tmp_path, content):
+    (tmp_path / "results.json").write_bytes(content)
+    with pytest.raises(DataError, match=r"results\.json is damaged .*restore it"):
+        Earlier(tmp_path)
+
+
 def test_an_unknown_item_is_named_with_the_nearest(run):
     with pytest.raises(ConfigError, match=r"there is no item 'tabel'.*'table'"):
         run("tabel")
@@ -414,6 +422,8 @@ def test_an_unknown_item_is_named_with_the_nearest(run):
         ("trainings: {}\nitems: 3\n", "items"),
         ("- a\n", "holds list"),
         ("trainings: {a: {config: c.yaml, minute: 3}}\nitems: {}\n", "trainings.a.minute"),
+        ("trainings: {a: {config: c, after: b}, b: {config: c, after: a}}\nitems: {}\n", "'a' starts from itself"),
+        ("trainings: {a: {config: c.yaml, after: b}}\nitems: {}\n", "'b' is needed"),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(tmp_path, content, message):

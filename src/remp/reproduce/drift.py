@@ -17,8 +17,7 @@ from remp.methods.base import Method
 from remp.models import load
 from remp.rectification.transform import FeatureTransform
 from remp.reproduce.manifest import Item, Manifest, read_manifest
-from remp.reproduce.scoring import CHECKED, side_by_side
-from remp.reproduce.tables import read_results
+from remp.reproduce.scoring import CHECKED, read_results, side_by_side
 
 # Mean accuracies of the first episodes may differ by this much, in points, between machines whose arithmetic differs:
 # two of 1,875 queries.

@@ -88,10 +88,21 @@ class Manifest(_Part):
 
     def needed(self, item: Item) -> list[str]:
         """Names of the trainings of an item, in the order of its rows, each after the one it starts from."""
-        found: dict[str, None] = {}
-        for name in self.named(item):
-            self._add(name, found)
-        return list(found)
+        return list(dict.fromkeys(one for name in self.named(item) for one in reversed(self.starts(name))))
+
+    def starts(self, name: str) -> list[str]:
+        """A training, the one that it starts from, and so on. Raises ConfigError for one that is not there or starts
+        from itself."""
+        found: list[str] = []
+        following: str | None = name
+        while following is not None:
+            if following not in self.trainings:
+                raise ConfigError(f"the training {following!r} is needed, which is not in the file")
+            if following in found:
+                raise ConfigError(f"the training {following!r} starts from itself: see 'after'")
+            found.append(following)
+            following = self.trainings[following].after
+        return found
 
     def named(self, item: Item) -> list[str]:
         """Names of the trainings that the rows of an item ask for."""
@@ -99,11 +110,6 @@ class Manifest(_Part):
         names = [row.training_for(n_shot, x) for row in item.rows for n_shot in item.shots for x in places]
         names += [name for row in item.rows for name in row.beside]
         return list(dict.fromkeys(name for name in names if name))
-
-    def _add(self, name: str, found: dict[str, None]) -> None:
-        if (before := self.trainings[name].after) is not None:
-            self._add(before, found)
-        found[name] = None
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -123,8 +129,11 @@ def read_manifest(path: Path) -> Manifest:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{path}: {where}: {first['msg']}") from error
-    for name, item in manifest.items.items():
-        missing = [training for training in manifest.named(item) if training not in manifest.trainings]
-        if missing:
-            raise ConfigError(f"{path}: item {name!r} needs the training {missing[0]!r}, which is not in the file")
+    try:
+        for training in manifest.trainings:
+            manifest.starts(training)
+        for item in manifest.items.values():
+            manifest.needed(item)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
     return manifest

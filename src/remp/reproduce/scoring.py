@@ -12,7 +12,7 @@ from torch import Tensor
 
 from remp.datasets import ImageSet, open_data
 from remp.episodes import Protocol
-from remp.errors import ConfigError, RempError
+from remp.errors import ConfigError, DataError, RempError
 from remp.evaluation.compare import compare_features
 from remp.evaluation.evaluate import embed, evaluate
 from remp.evaluation.frozen_features import FrozenFeatures, frozen_features
@@ -23,9 +23,11 @@ from remp.models import load
 from remp.rectification.transform import FeatureTransform
 from remp.reproduce.manifest import Axis, Item, Row
 from remp.reproduce.trainings import Run, chain
+from remp.untrusted import border
 
 # Episodes of the beginning whose mean `remp reproduce check` compares with.
 CHECKED = 25
+_AGAIN = "restore it, or remove its folder and run remp reproduce again"
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,10 @@ class Earlier:
         self.again = again
         self.records: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.accuracies: dict[str, np.ndarray] = {}
-        if (folder / "results.json").is_file() and (folder / "accuracies.npz").is_file():
-            cells = json.loads((folder / "results.json").read_text(encoding="utf-8"))["cells"]
-            self.records = {_place(cell): cell for cell in cells if cell["status"] == "done"}
-            with np.load(folder / "accuracies.npz") as arrays:
+        path = folder / "accuracies.npz"
+        if (results := read_results(folder)) and path.is_file():
+            self.records = {_place(cell): cell for cell in results["cells"] if cell["status"] == "done"}
+            with border(f"{path} is damaged", _AGAIN), np.load(path) as arrays:
                 self.accuracies = dict(arrays)
 
     def scored(self, cell: Cell, checkpoint_hashes: list[str], fingerprint: str) -> Cell | None:
@@ -179,6 +181,20 @@ class Earlier:
             return None
         of_seeds = tuple(value / 100 for value in found["of_seeds"])
         return replace(cell, status="done", accuracies=accuracies.astype(np.float64), of_seeds=of_seeds, record=found)
+
+
+def read_results(folder: Path) -> dict[str, Any] | None:
+    """What an earlier call wrote, or None."""
+    path = folder / "results.json"
+    if not path.is_file():
+        return None
+    with border(f"{path} is damaged", _AGAIN):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    cells = found.get("cells") if isinstance(found, dict) else None
+    needed = {"row", "n_shot", "status", "transform"}
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) and needed <= cell.keys() for cell in cells):
+        raise DataError(f"{path} is damaged (its cells): {_AGAIN}")
+    return found
 
 
 def _place(record: dict[str, Any]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from remp.checkpoint import read_checkpoint
 from remp.config import make_config
 from remp.reproduce.manifest import Item, Manifest
-from remp.reproduce.scoring import Cell
+from remp.reproduce.scoring import Cell, read_results
 from remp.system.files import write_atomically
 
 MINUS = "−"
@@ -36,12 +36,6 @@ def write_results(folder: Path, name: str, item: Item, cells: Sequence[Cell], co
     write_atomically(folder / "accuracies.npz", packed.getvalue())
     write_atomically(folder / "results.json", (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
     write_atomically(folder / "table.md", (table_text(item, content, folder) + "\n").encode())
-
-
-def read_results(folder: Path) -> dict[str, Any] | None:
-    """What an earlier call wrote, or None."""
-    path = folder / "results.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def table_text(item: Item, content: Mapping[str, Any], folder: Path) -> str:
