@@ -13,7 +13,7 @@ import pytest
 
 from remp.datasets import prepare
 from remp.datasets.download import Download, fetch
-from remp.datasets.registry import DATASETS, Dataset
+from remp.datasets.prepare import DATASETS, Dataset
 from remp.errors import DataError
 
 CONTENT = bytes(range(256)) * 4000  # about 1 MB

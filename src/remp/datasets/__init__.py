@@ -2,9 +2,8 @@
 
 from remp.checks import nearest
 from remp.datasets.base import ImageSet, list_prepared, open_prepared, prepared_folder, read_index
-from remp.datasets.prepare import prepare
+from remp.datasets.prepare import DATASETS, prepare
 from remp.datasets.raw import ReadOptions
-from remp.datasets.registry import DATASETS
 from remp.errors import DataError
 
 __all__ = ["DATASETS", "ImageSet", "ReadOptions", "make_ready", "open_data", "open_prepared", "prepare", "read_index"]

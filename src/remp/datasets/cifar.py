@@ -14,11 +14,9 @@ from remp.datasets.raw import (
     ReadOptions,
     check_counts,
     decoded_classes,
-    fixed_size,
     group_by_folder,
     last_parts,
     read_split_list,
-    refuse_rotations,
 )
 from remp.datasets.safe_pickle import as_text, get_images, get_names, get_numbers, load_pickle
 from remp.errors import DataError
@@ -28,7 +26,6 @@ _SIZE, _IMAGES_PER_CLASS = 32, 600
 
 def read_cifar_fs(source: Path, options: ReadOptions) -> RawSet:
     """CIFAR-FS: 64, 16 and 20 classes of 600 images; also from the R2D2 authors' zip, `cifar100/data/class/*.png`."""
-    _check_options(options, "cifar-fs")
     members, classes = open_members(source), read_split_list("cifar-fs")
     folders = {last_parts(folder, 1): names for folder, names in group_by_folder(members.names()).items()}
     if folders:
@@ -38,7 +35,6 @@ def read_cifar_fs(source: Path, options: ReadOptions) -> RawSet:
 
 def read_fc100(source: Path, options: ReadOptions) -> RawSet:
     """FC100: 12, 4 and 4 superclasses, that is 60, 20 and 20 classes of 600 images."""
-    _check_options(options, "fc100")
     members = open_members(source)
     cifar = _read_official(members)
     splits = read_split_list("fc100")
@@ -48,11 +44,6 @@ def read_fc100(source: Path, options: ReadOptions) -> RawSet:
             raise DataError(f"{members.path} has no class of the superclass {parent!r}: get cifar-100-python again")
     classes = {split: [name for parent in parents for name in children[parent]] for split, parents in splits.items()}
     return _as_raw_set(cifar, classes, members)
-
-
-def _check_options(options: ReadOptions, name: str) -> None:
-    fixed_size(options, (_SIZE,), name)
-    refuse_rotations(options, name)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from remp.datasets.archives import Members, open_members
 from remp.datasets.base import SPLITS
-from remp.datasets.raw import TO_LABEL, RawSet, ReadOptions, decoded_classes, is_picture, refuse_rotations
+from remp.datasets.raw import TO_LABEL, RawSet, ReadOptions, decoded_classes, is_picture
 from remp.errors import DataError
 
 _SIZE = 84
@@ -18,7 +18,6 @@ _Classes = dict[str, list[str]]  # class -> its pictures
 
 def read_folder(source: Path, options: ReadOptions) -> RawSet:
     """A folder, zip or tar of pictures. A class with the same name in two splits is refused: it would leak."""
-    refuse_rotations(options, "a folder")
     members = open_members(source)
     pictures, left_out = _without_unlabelled(_find_pictures(members))
     if not pictures:

@@ -16,12 +16,11 @@ from remp.datasets.raw import (
     RawSet,
     ReadOptions,
     check_counts,
+    check_size,
     decoded_classes,
-    fixed_size,
     is_picture,
     last_parts,
     read_split_list,
-    refuse_rotations,
 )
 from remp.datasets.safe_pickle import as_text, get_images, get_numbers, load_pickle
 from remp.errors import DataError
@@ -33,7 +32,6 @@ _CSV_BYTES = 2**22  # the largest, train.csv, has 1.2 million
 
 def read_mini_imagenet(source: Path, options: ReadOptions) -> RawSet:
     """`images/` with train.csv, val.csv and test.csv, or the three mini-imagenet-cache-*.pkl, in one folder."""
-    refuse_rotations(options, "mini-imagenet")
     folder = source.parent if source.suffix == ".pkl" else source
     if any(folder.glob("*-cache-*.pkl")):
         return _read_cache(folder, options)
@@ -79,7 +77,7 @@ def _read_csv(members: Members, split: str, classes: list[str]) -> dict[str, lis
 
 
 def _read_cache(folder: Path, options: ReadOptions) -> RawSet:
-    size = fixed_size(options, (_SIZE,), "mini-imagenet from its cache pickles")
+    check_size(options, (_SIZE,), "mini-imagenet from its cache pickles")
     load = lru_cache(maxsize=1)(_load_cache)  # classes are asked for split by split: one file, 0.8 GB, is in memory
     splits = {}
     for split, classes in read_split_list("mini-imagenet").items():
@@ -87,7 +85,7 @@ def _read_cache(folder: Path, options: ReadOptions) -> RawSet:
         counts = {name: len(rows) for name, rows in load(path).rows_of(classes).items()}
         check_counts(counts, _IMAGES_PER_CLASS, str(path))
         splits[split] = {name: RawClass(counts[name], partial(_images_of, load, path, name)) for name in classes}
-    return RawSet(splits, (size, size, 3), "miniImageNet, cache pickles")
+    return RawSet(splits, (_SIZE, _SIZE, 3), "miniImageNet, cache pickles")
 
 
 def _images_of(load: Callable[[Path], "_Cache"], path: Path, name: str) -> np.ndarray:

@@ -12,14 +12,13 @@ from remp.datasets.raw import (
     RawSet,
     ReadOptions,
     check_counts,
-    fixed_size,
     group_by_folder,
     last_parts,
     read_split_list,
 )
 from remp.errors import DataError
 
-_SIZES, _DRAWINGS = (28, 32), 20
+_SIZE, _DRAWINGS = 28, 20
 _PARTS = ("images_background", "images_evaluation")
 
 
@@ -29,7 +28,7 @@ def read_omniglot(source: Path, options: ReadOptions) -> RawSet:
     One channel, ink is 255 on 0. With rotations every character turned by 90, 180 and 270 degrees is a class of its
     own, named `Alphabet/character01/90`.
     """
-    size = fixed_size(options, _SIZES, "omniglot")
+    size = options.size or _SIZE
     characters = _find_characters(source if source.is_dir() else source.parent)
     turns = range(4 if options.rotations else 1)
     splits = {}

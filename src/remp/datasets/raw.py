@@ -96,19 +96,11 @@ def decoded_classes(members: Members, files: Mapping[str, list[str]], size: int)
     }
 
 
-def fixed_size(options: ReadOptions, allowed: tuple[int, ...], name: str) -> int:
-    """The image size asked for, the first of `allowed` by default; raise DataError for any other."""
-    size = allowed[0] if options.size is None else options.size
-    if size not in allowed:
+def check_size(options: ReadOptions, allowed: tuple[int, ...], name: str) -> None:
+    """Raise DataError if another size than one of `allowed` was asked for."""
+    if options.size not in (None, *allowed):
         choices = " or ".join(str(choice) for choice in allowed)
-        raise DataError(f"{name} is prepared at {choices} pixels, got --size {size}")
-    return size
-
-
-def refuse_rotations(options: ReadOptions, name: str) -> None:
-    """Raise DataError if rotations were asked for; only where a turned image is another class do they make sense."""
-    if options.rotations:
-        raise DataError(f"--rotations is for omniglot: a turned image of {name} is still the same class; leave it out")
+        raise DataError(f"{name} is prepared at {choices} pixels, got --size {options.size}")
 
 
 def read_split_list(name: str) -> dict[str, list[str]]:

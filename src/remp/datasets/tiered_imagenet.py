@@ -10,7 +10,7 @@ import numpy as np
 
 from remp.datasets.base import SPLITS
 from remp.datasets.decode import decode
-from remp.datasets.raw import RawClass, RawSet, ReadOptions, refuse_rotations
+from remp.datasets.raw import RawClass, RawSet, ReadOptions
 from remp.datasets.safe_pickle import as_text, get_names, get_numbers, load_pickle
 from remp.errors import DataError
 from remp.untrusted import border
@@ -46,7 +46,6 @@ class PickledPng:
 
 def read_tiered_imagenet(source: Path, options: ReadOptions) -> RawSet:
     """`{train,val,test}_images_png.pkl` beside `{train,val,test}_labels.pkl`; 13 GB, of which a class is in memory."""
-    refuse_rotations(options, "tiered-imagenet")
     folder = source.parent if source.suffix == ".pkl" else source
     size = options.size or _SIZE
     splits = {split: _read_split(folder, split, size) for split in SPLITS}
