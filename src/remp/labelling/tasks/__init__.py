@@ -118,7 +118,9 @@ def checked(task: Items, source: str, how: str) -> Items:
 def check_not_empty(task: Items, source: str) -> None:
     """Raise DataError, with the first reason, if nothing could be read."""
     if not task.names:
-        raise DataError(f"{source} has nothing that can be read{_first_skipped(task)}")
+        raise DataError(
+            f"{source} has nothing that can be read{_first_skipped(task)}: see whether it is the folder or file you meant"
+        )
 
 
 def _first_skipped(task: Items) -> str:

@@ -286,7 +286,7 @@ function showEstimate(have) {
   $("summary").textContent = parts.join(" · ");
   $("estimate").hidden = !estimate && !noEstimate;
   $("estimate").classList.toggle("none", !estimate);
-  if (!estimate) { $("interval-words").textContent = noEstimate ?? ""; $("gain").hidden = true; return; }
+  if (!estimate) { $("interval-words").textContent = noEstimate ? `No estimate: ${noEstimate}` : ""; $("gain").hidden = true; return; }
   $("accuracy").textContent = percent(estimate.accuracy);
   $("accuracy-words").textContent = "of the predictions are right, by estimate";
   $("band").style.left = percent(estimate.low).replace(" ", ""); $("band").style.width = `${100 * (estimate.high - estimate.low)}%`;
