@@ -32,7 +32,9 @@ def draw(item: Item, cells: Sequence[Cell], plan: Plan, data: str | None) -> dic
     if not done:
         return {}
     if item.show == "table":
-        return _saved(7.6, 1.6 + 0.3 * len({cell.name for cell in done}), lambda figure: _dots(figure, item, done))
+        names = {cell.name for cell in done}
+        width = 2.4 * len(item.shots) + 0.075 * max(map(len, names))  # panels, and names of 10 points beside them
+        return _saved(max(7.6, width), 1.6 + 0.3 * len(names), lambda figure: _dots(figure, item, done))
     if item.show == "curve":
         n_panels = len(item.axes) * len(item.shots)
         return _saved(5.6 * min(n_panels, 2), 4.2 * -(-n_panels // 2), lambda figure: _curves(figure, item, cells))
