@@ -119,7 +119,7 @@ def check_not_empty(task: Items, source: str) -> None:
     """Raise DataError, with the first reason, if nothing could be read."""
     if not task.names:
         raise DataError(
-            f"{source} has nothing that can be read{_first_skipped(task)}: see whether it is the folder or file you meant"
+            f"{source} has nothing that can be read{_first_skipped(task)}: is it the folder or file you meant?"
         )
 
 
