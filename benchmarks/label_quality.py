@@ -38,11 +38,11 @@ def coverage(pictures: Pictures, n_tasks: int) -> dict[str, float]:
         outcome = true.labelled(reject=0.9)
         rest = ~true.task.is_labelled
         hits, estimate = (outcome.best == true.truth)[rest], outcome.estimate
-        assert estimate is not None
-        covered.append(estimate.low <= hits.mean() <= estimate.high)
-        widths.append(estimate.high - estimate.low)
-        errors.append(abs(estimate.accuracy - hits.mean()))
-        single.append(np.bincount(true.task.labels[~rest]).max() == 1)
+        if estimate is not None:  # none is stated where it would say little
+            covered.append(estimate.low <= hits.mean() <= estimate.high)
+            widths.append(estimate.high - estimate.low)
+            errors.append(abs(estimate.accuracy - hits.mean()))
+            single.append(np.bincount(true.task.labels[~rest]).max() == 1)
         accepted = (outcome.status == STATUSES.index("labelled"))[rest]
         shares.append(accepted.mean())
         right.append(hits[accepted])
@@ -51,10 +51,11 @@ def coverage(pictures: Pictures, n_tasks: int) -> dict[str, float]:
     held, alone = np.array(covered), np.array(single)
     return {
         "tasks": n_tasks,
+        "with an estimate %": 100 * len(covered) / n_tasks,
         "covered %": 100 * held.mean(),
         "mean width": float(np.mean(widths)),
         "mean error of the estimate": float(np.mean(errors)),
-        "tasks with one label per class": int(alone.sum()),
+        "of these with one label per class": int(alone.sum()),
         "  of these covered %": 100 * held[alone].mean() if alone.any() else float("nan"),
         "  their mean width": float(np.array(widths)[alone].mean()) if alone.any() else float("nan"),
         "other tasks, covered %": 100 * held[~alone].mean(),
