@@ -38,6 +38,7 @@ SWITCHES = [
 ]
 SWITCHES += [replace(SWITCHES[0], label_share=0.7), replace(SWITCHES[1], label_share=0.3, row_norm="signed")]
 SWITCHES += [replace(SWITCHES[0], step=0.4), replace(SWITCHES[1], step=0.4)]
+SWITCHES += [replace(SWITCHES[0], balanced=True), replace(SWITCHES[-5], balanced=True, label_share=0.3)]
 
 
 def name(settings: Rectification) -> str:
@@ -45,7 +46,8 @@ def name(settings: Rectification) -> str:
     kind = "residual" if settings.residual else "replaced"
     share = f"-{settings.label_share}" if settings.label_share else ""
     step = f"-step {settings.step}" if settings.step != 1 else ""
-    return f"{settings.repulsion}-{settings.row_norm}-{settings.similarity}-{kind}{share}{step}"
+    balanced = "-balanced" if settings.balanced else ""
+    return f"{settings.repulsion}-{settings.row_norm}-{settings.similarity}-{kind}{share}{step}{balanced}"
 
 
 SHAPES = {

@@ -65,10 +65,12 @@ CASES = [
         [True, False],
     )
 ]
+CASES += [replace(case, balanced=True) for case in CASES[::17]]
 
 
 def case_name(case):
-    return f"{case.transform}-{case.repulsion}-{case.row_norm}-{case.similarity}-{case.residual}-{case.step}"
+    balanced = "-balanced" if case.balanced else ""
+    return f"{case.transform}-{case.repulsion}-{case.row_norm}-{case.similarity}-{case.residual}-{case.step}{balanced}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_name)

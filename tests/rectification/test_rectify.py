@@ -18,12 +18,12 @@ def assert_equals_the_paper(support, labels, query, settings, projection=None):
     result = rectify(support, labels, query, n_way, settings, projection=projection, keep_attention=True)
     h = np.eye(support.shape[-1]) if projection is None else projection.numpy()
     for e in range(len(support)):
-        prototypes, queries, attentions = naive_rectify(
+        prototypes, queries, attentions, bias = naive_rectify(
             support[e].numpy(), labels[e].tolist(), query[e].numpy(), n_way, settings, h
         )
         np.testing.assert_allclose(result.prototypes[e], prototypes, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(result.query[e], queries, rtol=1e-8, atol=1e-8)
-        expected = naive_probabilities(prototypes, queries, settings)
+        expected = naive_probabilities(prototypes, queries, settings, bias)
         np.testing.assert_allclose(result.logits[e].softmax(-1), expected, rtol=1e-6, atol=1e-8)
         for ours, theirs in zip(result.attention, attentions, strict=True):
             np.testing.assert_allclose(ours[e], theirs, rtol=1e-6, atol=1e-8)

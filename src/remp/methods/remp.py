@@ -43,7 +43,7 @@ class ReMP(Method):
     too. repulsion: what an attention below β becomes; "negative" is minus the least one, "zero", or "none", it stays.
     row_norm: what rows of the attention are divided by, the sum of their "absolute" or "signed" values.
     threshold: of β, which is threshold / (N (L - l)) in layer l. step: share of the way that a layer goes, 1 in the
-    paper.
+    paper. balanced: assume as many queries of each class, which the paper does not.
     """
 
     frozen = True
@@ -68,6 +68,7 @@ class ReMP(Method):
         row_norm: RowNorm = Rectification.row_norm,
         threshold: float = Rectification.threshold,
         step: float = Rectification.step,
+        balanced: bool = Rectification.balanced,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -89,6 +90,7 @@ class ReMP(Method):
             residual=projection != "absent",
             threshold=threshold,
             step=step,
+            balanced=balanced,
         )
         self.global_prototypes: nn.Parameter | None = None
         if self.n_classes:
@@ -104,6 +106,10 @@ class ReMP(Method):
     def transductive(self) -> bool:  # type: ignore[override]
         """Without layers nothing is learned from the queries: ProtoNet's rule."""
         return self.rectification.layers > 0
+
+    @property
+    def assumes_balance(self) -> bool:  # type: ignore[override]
+        return self.rectification.balanced and self.transductive
 
     def logits(self, episodes: Episodes) -> Tensor:
         return self.rectified(episodes).logits

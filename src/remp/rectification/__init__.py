@@ -36,6 +36,9 @@ class Rectification:
     label_share : float
         The support has at least this share of the weight of all items; 0 in the paper, where every item counts as one.
         Many queries would otherwise outvote the labels, and the prototypes would drift to clusters of their own.
+    balanced : bool
+        Assume classes of equal size, by a bias of each class that every layer corrects by the class masses. Not in the
+        paper.
 
     Examples
     --------
@@ -57,6 +60,7 @@ class Rectification:
     threshold: float = 1.5
     step: float = 1.0
     label_share: float = 0.0
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         check_choice("repulsion", self.repulsion, Repulsion)

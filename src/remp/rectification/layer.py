@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from remp.rectification import Rectification
-from remp.rectification.number_range import away_from_zero
+from remp.rectification.number_range import TINY, away_from_zero
 from remp.rectification.similarity import negative_distance, unit
 
 
@@ -21,6 +21,11 @@ def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor
         return settings.scale * negative_distance(prototypes, items)
     half_squares = prototypes.square().sum(-1, keepdim=True) / 2  # (E, N, 1)
     return 2 * settings.scale * (prototypes @ items.transpose(-1, -2) - half_squares)
+
+
+def evened(bias: Tensor, masses: Tensor) -> Tensor:
+    """The bias of each class (…, N), with what evens out the class masses (…, N): one half of a Sinkhorn step."""
+    return bias + torch.log(masses.mean(-1, keepdim=True) / masses.clamp(min=TINY))
 
 
 def repelled(weights: Tensor, beta: float, settings: Rectification) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from remp.errors import ConfigError, DataError
 from remp.rectification import Metric, Rectification
-from remp.rectification.layer import QuerySums, State, attention_weights, query_sums, scores
+from remp.rectification.layer import QuerySums, State, attention_weights, evened, query_sums, scores
 from remp.rectification.number_range import largest_safe, to_dtype_from_best
 from remp.rectification.transform import RowTransform, TransformOfRows, fit_transform
 from remp.rows import Block, Rows, Shard, shard_of
@@ -24,9 +24,7 @@ class Propagation(TransformOfRows, Rectification):
     ----------
     transform : str
         What is done to the rows first: "none", or parts of "power+l2+centre". centre takes the mean over all rows.
-    balanced : bool
-        Assume classes of equal size, by a bias of each class that every layer corrects by the class masses.
-    layers, repulsion, row_norm, similarity, scale, residual, threshold, step, label_share
+    layers, repulsion, row_norm, similarity, scale, residual, threshold, step, label_share, balanced
         As in :class:`remp.Rectification`.
 
     Examples
@@ -41,7 +39,6 @@ class Propagation(TransformOfRows, Rectification):
     residual: bool = False
     label_share: float = 0.5
     transform: str = "power+l2+centre"
-    balanced: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,7 +182,7 @@ def propagate(
     for layer in range(settings.layers if (labels < 0).any() else 0):
         sums, masses = passes.sums(state, settings.beta(layer, n_classes), bias)
         if bias is not None:
-            bias = bias + _correction(masses + state.support_counts[0, :, 0])
+            bias = evened(bias, masses + state.support_counts[0, :, 0])
         before, state = state, state.next(sums)
         moves.append(largest_move(before.prototypes[0] * (state.scale / before.scale), state.prototypes[0]))
     return Propagated(
@@ -218,11 +215,6 @@ def checked_labels(rows: Rows, labels: np.ndarray, n_classes: int) -> np.ndarray
 
 def _float_type(rows: Tensor) -> torch.dtype:
     return torch.float64 if rows.dtype == torch.float64 else torch.float32
-
-
-def _correction(masses: Tensor) -> Tensor:
-    """What is added to the bias of each class (N,) to even out their masses: one half of a Sinkhorn step."""
-    return torch.log(masses.mean() / masses)
 
 
 def largest_move(before: Tensor, after: Tensor) -> float:

@@ -8,7 +8,7 @@ from torch import Tensor
 from remp.episodes import one_hot_rows
 from remp.errors import EpisodeError
 from remp.rectification import Rectification
-from remp.rectification.layer import project, repelled, row_sums, scores, support_weight
+from remp.rectification.layer import evened, project, repelled, row_sums, scores, support_weight
 from remp.rectification.number_range import in_safe_range, largest_safe, to_dtype, to_dtype_from_best
 
 
@@ -108,8 +108,13 @@ def rectify(
     one_hot, n_support, attention = one_hot_rows(support_labels, n_way, support.dtype), support.shape[1], []
     sums = one_hot @ support  # (E, N, d): of the support, A Z needs no more, and h is linear
     prototypes = sums / one_hot.sum(-1, keepdim=True).clamp(min=1)  # C, Eq. 4: (E, N, d)
+    bias = support.new_zeros(len(support), n_way)  # stays zero in the paper
     for layer in range(settings.layers):
-        weights = torch.softmax(scores(prototypes, queries, settings), dim=-2)  # A^Q, Eq. 8: (E, N, Q)
+        weights = torch.softmax(
+            scores(prototypes, queries, settings) + bias.unsqueeze(-1), dim=-2
+        )  # A^Q, Eq. 8: (E, N, Q)
+        if settings.balanced:
+            bias = evened(bias, weights.sum(-1) + one_hot.sum(-1))
         weights = repelled(weights, settings.beta(layer, n_way), settings)  # Eq. 12: A^Q below β becomes -min A^Q
         own = support_weight(weights, n_support, settings)  # 1 in the paper
         rows = torch.cat([own * one_hot, weights], dim=-1)  # [A^S, A^Q] with A^S of Eq. 10: (E, N, S + Q)
@@ -123,7 +128,7 @@ def rectify(
             prototypes = target
         if keep_attention:
             attention.append((rows / norms).to(dtype))
-    logits = scores(prototypes, queries, settings).transpose(-1, -2)  # κ of Eq. 3: (E, Q, N)
+    logits = (scores(prototypes, queries, settings) + bias.unsqueeze(-1)).transpose(-1, -2)  # κ of Eq. 3: (E, Q, N)
     return Rectified(
         prototypes=to_dtype(prototypes, dtype),
         query=to_dtype(queries, dtype),
