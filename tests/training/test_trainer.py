@@ -20,6 +20,7 @@ from remp.methods import METHODS, ProtoNet
 from remp.trained import build_method
 from remp.training import episodes as training_episodes
 from remp.training import train
+from remp.training.processes import _check_precision_of_cpu
 from remp.training.state import learning_rate
 
 
@@ -206,7 +207,9 @@ def test_convolutions_are_taken_in_the_precision_of_the_run(precision, expected,
             return made
 
     monkeypatch.setitem(METHODS, "watched", Watched)
-    monkeypatch.setattr("remp.training.processes._TRY_BFLOAT16", "")  # such small ones work on every processor
+    monkeypatch.setattr(
+        "remp.training.processes._TRY_BFLOAT16", "print(0.6)"
+    )  # small ones work everywhere
     train_tiny(method="watched", precision=precision, validate_every=12)
     assert expected in seen  # validation is in float32
     assert features == {torch.float32}
@@ -373,3 +376,10 @@ def test_bfloat16_is_tried_in_a_process_that_may_die(train_tiny, monkeypatch):
     monkeypatch.setattr("remp.training.processes._TRY_BFLOAT16", "import os; os.abort()")
     with pytest.raises(ConfigError, match="bf16-mixed', which this CPU does not support"):
         train_tiny(precision="bf16-mixed")
+
+
+@pytest.mark.parametrize(("times", "told"), [("0.6", False), ("2.9", True)])
+def test_a_slow_bfloat16_is_told(times, told, monkeypatch, capsys):
+    monkeypatch.setattr("remp.training.processes._TRY_BFLOAT16", f"print({times})")
+    _check_precision_of_cpu("bf16-mixed")
+    assert ("2.9 times as long in bfloat16" in capsys.readouterr().out) == told
