@@ -207,9 +207,7 @@ def test_convolutions_are_taken_in_the_precision_of_the_run(precision, expected,
             return made
 
     monkeypatch.setitem(METHODS, "watched", Watched)
-    monkeypatch.setattr(
-        "remp.training.processes._TRY_BFLOAT16", "print(0.6)"
-    )  # small ones work everywhere
+    monkeypatch.setattr("remp.training.processes._TRY_BFLOAT16", "print(0.6)")  # small ones work everywhere
     train_tiny(method="watched", precision=precision, validate_every=12)
     assert expected in seen  # validation is in float32
     assert features == {torch.float32}
