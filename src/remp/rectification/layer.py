@@ -24,8 +24,8 @@ def scores(prototypes: Tensor, items: Tensor, settings: Rectification) -> Tensor
 
 
 def evened(bias: Tensor, masses: Tensor) -> Tensor:
-    """The bias of each class (…, N), with what evens out the class masses (…, N): one half of a Sinkhorn step."""
-    return bias + torch.log(masses.mean(-1, keepdim=True) / masses.clamp(min=TINY))
+    """The bias of each class (…, N, 1), with what evens out the class masses (…, N, 1): one half of a Sinkhorn step."""
+    return bias + torch.log(masses.mean(-2, keepdim=True) / masses.clamp(min=TINY))
 
 
 def repelled(weights: Tensor, beta: float, settings: Rectification) -> Tensor:
@@ -131,9 +131,9 @@ class State:
 
 
 def attention_weights(state: State, queries: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Softmax over the prototypes for each query (E, N, Q): a column sums to 1. bias: (N,) of the classes."""
+    """Softmax over the prototypes for each query (E, N, Q): a column sums to 1. bias: (N, 1) of the classes."""
     logits = scores(state.prototypes, queries, state.settings)
-    return torch.softmax(logits if bias is None else logits + bias.to(logits)[:, None], dim=-2)
+    return torch.softmax(logits if bias is None else logits + bias.to(logits), dim=-2)
 
 
 def query_sums(weights: Tensor, queries: Tensor, beta: float, settings: Rectification) -> QuerySums:

@@ -177,12 +177,12 @@ def propagate(
     is_large = largest > largest_safe(settings, None, len(rows))
     passes = Passes(rows, labels, n_classes, transform, torch.float64 if is_large else torch.float32, shard)
     start = state = passes.start(settings)
-    bias = torch.zeros(n_classes, dtype=torch.float64) if settings.balanced else None
+    bias = torch.zeros(n_classes, 1, dtype=torch.float64) if settings.balanced else None
     moves = []
     for layer in range(settings.layers if (labels < 0).any() else 0):
         sums, masses = passes.sums(state, settings.beta(layer, n_classes), bias)
         if bias is not None:
-            bias = evened(bias, masses + state.support_counts[0, :, 0])
+            bias = evened(bias, masses + state.support_counts[0])
         before, state = state, state.next(sums)
         moves.append(largest_move(before.prototypes[0] * (state.scale / before.scale), state.prototypes[0]))
     return Propagated(
@@ -190,7 +190,7 @@ def propagate(
         prototypes_before=start.prototypes[0].to(passes.dtype),
         prototypes=state.prototypes[0].to(passes.dtype),
         centre=transform.centre,
-        bias=None if bias is None else bias.float(),
+        bias=None if bias is None else bias[:, 0].float(),
         growth=state.scale,
         moves=tuple(moves),
     )
@@ -250,7 +250,7 @@ class Passes:
         return self.shard.sum(sums), torch.from_numpy(counts).double()
 
     def sums(self, state: State, beta: float, bias: Tensor | None = None) -> tuple[QuerySums, Tensor]:
-        """All that a layer needs to know of the queries, and the sum of the attention (N,) to each class."""
+        """All that a layer needs to know of the queries, and the sum of the attention to each class (N, 1)."""
         work = _LayerSums(state, beta, bias, self.transform, self.dtype)
         total, masses = self.shard.total(work, self.rows, self.labels)
         return _over_processes(total, masses, self.shard)
@@ -272,7 +272,7 @@ class _LabelSums:
 
 @dataclass(frozen=True)
 class _LayerSums:
-    """What a layer needs to know of the queries of a block, and the sum of their attention to each class (N,)."""
+    """What a layer needs to know of the queries of a block, and the sum of their attention to each class (N, 1)."""
 
     state: State
     beta: float
@@ -282,13 +282,13 @@ class _LayerSums:
 
     def __call__(self, block: Block) -> tuple[QuerySums, Tensor]:
         state = self.state.to(self.dtype)
-        total, masses = _nothing(self.state), torch.zeros(state.prototypes.shape[-2], dtype=torch.float64)
+        total, masses = _nothing(self.state), torch.zeros(state.prototypes.shape[-2], 1, dtype=torch.float64)
         for chunk in block.unlabelled():
             queries = state.propagated(self.transform(chunk)[None].to(self.dtype))  # (1, m, d)
             weights = attention_weights(state, queries, self.bias)  # (1, N, m)
             total = total + query_sums(weights, queries, self.beta, state.settings)
             if self.bias is not None:
-                masses += weights[0].sum(-1)
+                masses += weights[0].sum(-1, keepdim=True)
         return total, masses
 
 

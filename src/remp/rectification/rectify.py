@@ -105,19 +105,19 @@ def rectify(
     dtype, large = query.dtype, largest_safe(settings, projection, support.shape[1] + query.shape[1])
     support, queries = in_safe_range(support, query, large=large)
     projection = None if projection is None else projection.to(support.dtype)
-    one_hot, n_support, attention = one_hot_rows(support_labels, n_way, support.dtype), support.shape[1], []
-    sums = one_hot @ support  # (E, N, d): of the support, A Z needs no more, and h is linear
-    prototypes = sums / one_hot.sum(-1, keepdim=True).clamp(min=1)  # C, Eq. 4: (E, N, d)
-    bias = support.new_zeros(len(support), n_way)  # stays zero in the paper
+    one_hot = one_hot_rows(support_labels, n_way, support.dtype)  # A^S, Eq. 10: (E, N, S)
+    counts = one_hot.sum(-1, keepdim=True)  # (E, N, 1)
+    sums = one_hot @ support  # (E, N, d): A Z needs only them of the support, and h of sums is the sum of h
+    prototypes = sums / counts.clamp(min=1)  # C, Eq. 4: (E, N, d)
+    bias = torch.zeros_like(counts)  # stays 0 in the paper
+    attention = []
     for layer in range(settings.layers):
-        weights = torch.softmax(
-            scores(prototypes, queries, settings) + bias.unsqueeze(-1), dim=-2
-        )  # A^Q, Eq. 8: (E, N, Q)
+        weights = torch.softmax(scores(prototypes, queries, settings) + bias, dim=-2)  # A^Q, Eq. 8: (E, N, Q)
         if settings.balanced:
-            bias = evened(bias, weights.sum(-1) + one_hot.sum(-1))
+            bias = evened(bias, weights.sum(-1, keepdim=True) + counts)
         weights = repelled(weights, settings.beta(layer, n_way), settings)  # Eq. 12: A^Q below β becomes -min A^Q
-        own = support_weight(weights, n_support, settings)  # 1 in the paper
-        rows = torch.cat([own * one_hot, weights], dim=-1)  # [A^S, A^Q] with A^S of Eq. 10: (E, N, S + Q)
+        own = support_weight(weights, support.shape[1], settings)  # 1 in the paper
+        rows = torch.cat([own * one_hot, weights], dim=-1)  # A = [A^S, A^Q]: (E, N, S + Q)
         norms = row_sums(rows, settings)  # "we re-normalize the resulting matrix per row"
         target = (own * sums + weights @ queries) / norms  # C* = A Z, Eq. 7
         target = torch.lerp(prototypes, target, settings.step)  # all of it in the paper
@@ -128,7 +128,7 @@ def rectify(
             prototypes = target
         if keep_attention:
             attention.append((rows / norms).to(dtype))
-    logits = (scores(prototypes, queries, settings) + bias.unsqueeze(-1)).transpose(-1, -2)  # κ of Eq. 3: (E, Q, N)
+    logits = (scores(prototypes, queries, settings) + bias).transpose(-1, -2)  # κ of Eq. 3: (E, Q, N)
     return Rectified(
         prototypes=to_dtype(prototypes, dtype),
         query=to_dtype(queries, dtype),
