@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from label_quality import calibration_error
+from scipy.special import stdtrit
 from sklearn.linear_model import LogisticRegression
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
@@ -206,7 +207,7 @@ def _summary(kind: str, n_shot: int, variant: str, scores: list[dict[str, Any]])
         "variant": variant,
         "draws": len(scores),
         **{name: 100 * float(np.mean([one[name] for one in scores])) for name in methods},
-        "behind": _behind(scores),
+        **_behind(scores),
         "stated": len(stated),
         "covered": 100 * float(np.mean([one["low"] <= one["remp"] <= one["high"] for one in stated]))
         if stated
@@ -222,12 +223,17 @@ def _summary(kind: str, n_shot: int, variant: str, scores: list[dict[str, Any]])
     }
 
 
-def _behind(scores: list[dict[str, Any]]) -> float | None:
-    """Points that the best rival is ahead, by the means of all draws; less than 0 if we are."""
-    means = {
-        name: 100 * float(np.mean([one[name] for one in scores])) for name in ("remp", *RIVALS) if name in scores[0]
-    }
-    return max(means[name] for name in RIVALS) - means["remp"] if len(means) > 1 else None
+def _behind(scores: list[dict[str, Any]]) -> dict[str, float | None]:
+    """Points that the best rival is ahead, by the means of all draws; less than 0 if we are. Then half of the 95 %
+    interval of that, paired by draw."""
+    if not all(name in scores[0] for name in RIVALS):
+        return {"behind": None, "behind ±": None}
+    best = max(RIVALS, key=lambda name: np.mean([one[name] for one in scores]))
+    ahead = 100 * np.array([one[best] - one["remp"] for one in scores])
+    half_width = (
+        float(stdtrit(len(ahead) - 1, 0.975) * ahead.std(ddof=1) / len(ahead) ** 0.5) if len(ahead) > 1 else np.inf
+    )
+    return {"behind": float(ahead.mean()), "behind ±": half_width}
 
 
 def table(rows: list[dict[str, Any]], title: str) -> str:
@@ -239,7 +245,7 @@ def table(rows: list[dict[str, Any]], title: str) -> str:
         task = f"{row['kind']}, {row['variant']}" if row["variant"] else row["kind"]
         cells = [task, str(row["labels"]), *(f"{row[name]:.1f}" if name in row else "" for name in names)]
         cells += [
-            "" if row["behind"] is None else f"{max(0.0, row['behind']):.1f}",
+            "" if row["behind"] is None else f"{row['behind']:+.1f} ± {row['behind ±']:.1f}",
             f"{row['stated']} of {row['draws']}",
         ]
         cells += [_percent(row["covered"]), _percent(row["width"]), f"{row['ece']:.1f}"]
@@ -267,12 +273,17 @@ def _shares(rows: list[dict[str, Any]]) -> list[str]:
     ]
     compared = [row for row in rows if row["behind"] is not None]
     worst = max(compared, key=lambda row: row["behind"])
-    behind = sum(row["behind"] > 1 for row in compared)
+    behind, surely = _counts_behind(compared)
     lines.append(
         f"More than a point behind the best rival in {behind} of {len(compared)} rows, at most {worst['behind']:.1f} "
-        f"({worst['kind']}, {worst['labels']} labels)."
+        f"({worst['kind']}, {worst['labels']} labels); in {surely} of them the whole interval is above one point."
     )
     return [f"- {line}" for line in lines]
+
+
+def _counts_behind(rows: list[dict[str, Any]]) -> tuple[int, int]:
+    """How many rows are more than a point behind the best rival, and how many with the whole interval."""
+    return sum(row["behind"] > 1 for row in rows), sum(row["behind"] - row["behind ±"] > 1 for row in rows)
 
 
 def _ratio(counts: np.ndarray) -> str:
@@ -303,8 +314,15 @@ def plot_coverage(rows: list[dict[str, Any]], path: Path, title: str) -> None:
 
 def summary(found: dict[str, list[dict[str, Any]]], draws: int) -> str:
     """Markdown: one line per feature set, then every kind of task and number of labels, as means over the sets."""
-    head = ["feature set", "rows", "behind by more than 1", "mean difference to the best rival", "to the previous rule"]
+    head = [
+        "feature set",
+        "rows",
+        "behind by more than 1",
+        "with its whole interval",
+        "mean difference to the best rival",
+    ]
     head += [
+        "to the previous rule",
         "interval holds the truth",
         "wrong labels found",
         "right ones suspected",
@@ -318,7 +336,7 @@ def summary(found: dict[str, list[dict[str, Any]]], draws: int) -> str:
         held = [low <= true <= high for row in rows for _, low, high, true in row["intervals"]]
         wrong, right = (_counts(many, "10 % wrong labels", what) for what in ("wrong", "right"))
         strange, alarms = (_counts(many, "10 % strangers", what) for what in ("strangers", "alarms"))
-        cells = [f"[{name}]({name}.md)", str(len(plain)), str(sum(row["behind"] > 1 for row in plain))]
+        cells = [f"[{name}]({name}.md)", str(len(plain)), *map(str, _counts_behind(plain))]
         cells += [f"{-np.mean([row['behind'] for row in plain]):+.1f}"]
         cells += [f"{np.mean([row['remp'] - row[_BEFORE] for row in plain]):+.1f}", f"{100 * np.mean(held):.0f} %"]
         lines.append(_line(cells + [_ratio(one) for one in (wrong, right, strange, alarms)]))
