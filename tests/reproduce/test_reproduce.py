@@ -20,6 +20,7 @@ from remp.episodes import Protocol
 from remp.errors import ConfigError, DataError, RempError
 from remp.evaluation.evaluate import draw_episodes
 from remp.models import load, shipped_models
+from remp.reproduce import drift
 from remp.reproduce.manifest import read_manifest
 from remp.reproduce.scoring import Earlier
 from remp.reproduce.trainings import plan_run
@@ -390,17 +391,65 @@ def test_the_overview_and_the_listing_tell_the_same_cost(run, quick, book, tmp_p
     assert "about 2 min on one core" in line
 
 
-def test_check_scores_shipped_checkpoints_again_and_fails_on_drift(run, quick, book, tmp_path):
-    folder = run("table")
+@pytest.fixture
+def shipped_table(run, quick, tmp_path):
+    """A table one of whose rows, at 1 and 5 shots, has a checkpoint in the repository."""
+    folder = run("table") / "table"
     kept = tmp_path / "results" / "checkpoints" / "first.safetensors"
     kept.parent.mkdir()
-    kept.write_bytes((tmp_path / "runs" / "first" / "best.safetensors").read_bytes())
-    assert package.check(manifest=book, say=lambda line: None) == 2  # 1 and 5 shots of the one row that is shipped
-    path = folder / "table" / "results.json"
-    content = json.loads(path.read_text())
-    content["cells"][0]["first_episodes"][0] += 0.2
-    path.write_text(json.dumps(content))
-    with pytest.raises(RempError, match=r"1 of 2 rows have drifted: table: ReMP, 1-shot, first is"):
+    shutil.copy(tmp_path / "runs" / "first" / "best.safetensors", kept)
+    return folder
+
+
+def changed_accuracies(folder, key, changes):
+    """accuracies.npz and results.json as if some episodes (by number) had had so many more right answers of 12."""
+    path = folder / "accuracies.npz"
+    arrays = dict(np.load(path))
+    for number, right in changes.items():
+        arrays[key][number] += right / 12
+    np.savez(path, **arrays)
+    content = json.loads((folder / "results.json").read_text())
+    cell = next(cell for cell in content["cells"] if f"{cell['row']} {cell['n_shot']}-shot" == key)
+    cell["mean"] = 100 * float(arrays[key].mean())
+    (folder / "results.json").write_text(json.dumps(content))
+
+
+def test_check_scores_shipped_checkpoints_again_and_fails_on_drift(shipped_table, book):
+    lines = []
+    assert package.check(manifest=book, say=lines.append) == 2  # 1 and 5 shots of the one row that is shipped
+    assert [line.partition(":")[0] for line in lines] == ["table", "table"]
+    changed_accuracies(shipped_table, "ReMP 1-shot", {0: -2, 4: 1})  # the mean of 10 episodes moves by one of 120
+    with pytest.raises(RempError, match=r"1 of 2 rows .* table: ReMP, 1-shot, first is .*at least 3 of 120 queries"):
+        package.check(manifest=book, say=lambda line: None)
+
+
+def test_check_takes_two_close_calls_of_a_row_for_the_machine(shipped_table, book):
+    changed_accuracies(shipped_table, "ReMP 1-shot", {0: -1, 9: 1})
+    changed_accuracies(shipped_table, "ReMP 5-shot", {10: -3})  # beyond the episodes that are scored again
+    assert package.check(manifest=book, say=lambda line: None) == 2
+
+
+def test_check_scores_what_two_tables_share_once(shipped_table, book, tmp_path, monkeypatch):
+    content = yaml.safe_load(book.read_text())
+    content["items"]["again"] = content["items"]["table"]
+    book.write_text(yaml.safe_dump(content, allow_unicode=True))
+    shutil.copytree(shipped_table, shipped_table.with_name("again"))
+    score, scored = drift.score_embedded, []
+    monkeypatch.setattr(drift, "score_embedded", lambda *given: scored.append(1) or score(*given))
+    assert (package.check(manifest=book, say=lambda line: None), len(scored)) == (4, 2)
+
+
+@pytest.mark.parametrize("change", ["lost", "another mean", "gone"])
+def test_check_needs_the_accuracies_that_results_are_of(shipped_table, book, change):
+    path = shipped_table / "accuracies.npz"
+    arrays = dict(np.load(path))
+    if change == "lost":
+        del arrays["ReMP 5-shot"]
+    arrays["ReMP 1-shot"] += 0.01 if change == "another mean" else 0
+    np.savez(path, **arrays)
+    if change == "gone":
+        path.unlink()
+    with pytest.raises(DataError, match=r"of ReMP, .-shot, in accuracies\.npz are not those of results\.json"):
         package.check(manifest=book, say=lambda line: None)
 
 

@@ -23,7 +23,10 @@ def reproduce(
     runs: Annotated[Path, typer.Option(help="Folder of the trainings.")] = Path("runs/reproduce"),
     out: Annotated[Path | None, typer.Option(help="Folder for tables and figures; default: results/.")] = None,
 ) -> None:
-    """Repeat tables and figures of the paper: train what is missing, score all rows on the same episodes."""
+    """Repeat tables and figures of the paper: train what is missing, score all rows on the same episodes.
+
+    check: score the published checkpoints again on ten episodes each; fails if answers differ from the published ones.
+    """
     from remp import reproduce as package
 
     if list_items:

@@ -25,8 +25,6 @@ from remp.reproduce.manifest import Axis, Item, Row
 from remp.reproduce.trainings import Run, chain
 from remp.untrusted import border
 
-# Episodes of the beginning whose mean `remp reproduce check` compares with.
-CHECKED = 25
 _AGAIN = "restore it, or remove its folder and run remp reproduce again"
 
 
@@ -124,7 +122,6 @@ def score_cell(
     record |= {
         "mean": round(100 * float(accuracies.mean()), 4),
         "of_seeds": [round(100 * float(part.mean()), 4) for part in accuracies],
-        "first_episodes": [round(100 * float(part[:CHECKED].mean()), 6) for part in accuracies],
         "episode_hash": first.episode_hash,
         "data": first.data,
         "fingerprint": first.fingerprint,
