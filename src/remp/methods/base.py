@@ -134,7 +134,7 @@ class Method(nn.Module):
         dict
             From names, which appear in the log, to terms; their sum is minimised.
         """
-        return {"local": cross_entropy(self.score(episodes), episodes.query_labels)}
+        return {"local": cross_entropy(self.score(episodes), episodes.known_query_labels)}
 
     def learning_rate_factor(self, parameter_name: str, progress: float) -> float:
         """What the learning rate of the run is multiplied by for one parameter. Override it for other rates than 1.
@@ -167,10 +167,8 @@ def takes_images(method: Method, transform: FeatureTransform = NO_TRANSFORM) -> 
     return True
 
 
-def cross_entropy(logits: Tensor, labels: Tensor | None) -> Tensor:
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean over all queries of all episodes: (E, Q, n), (E, Q) -> scalar."""
-    if labels is None:
-        raise EpisodeError("these episodes have no query labels: draw them with EpisodeSampler")
     if logits.dim() != 3 or logits.shape[:2] != labels.shape:
         raise EpisodeError(
             f"got logits of shape {tuple(logits.shape)} for {labels.shape[0]} episodes with {labels.shape[1]} queries; "

@@ -87,7 +87,7 @@ class DFMNMCT(Method):
         sides = self._sides(episodes.map(self.embed))
         # The prototypes owe their queries to all views; the loss is of the last map of the images as they are.
         scores, *_ = self._scores(sides[0], self._weights(sides, self.train_updates))
-        instance = cross_entropy(scores, episodes.query_labels)
+        instance = cross_entropy(scores, episodes.known_query_labels)
         return {"dense": self._dense_loss(sides[0]), "instance": self.instance_weight * instance}
 
     def _blocks(self, images: Tensor) -> Tensor:

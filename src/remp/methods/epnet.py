@@ -85,7 +85,7 @@ class EPNet(PretrainedMethod):
     def episode_loss(self, episodes: Episodes) -> dict[str, Tensor]:
         features = episodes.map(self.embed)
         with torch.autocast(features.query.device.type, enabled=False):
-            terms = {"local": cross_entropy(self.logits(features), episodes.query_labels)}
+            terms = {"local": cross_entropy(self.logits(features), episodes.known_query_labels)}
             if self.classification_weight:
                 classes = self.classification_loss(all_items(features), all_class_ids(features))
                 terms["classes"] = self.classification_weight * classes

@@ -64,7 +64,7 @@ class FEAT(PretrainedMethod):
 
     def episode_loss(self, episodes: Episodes) -> dict[str, Tensor]:
         features = episodes.map(self.embed)
-        terms = {"local": cross_entropy(self.logits(features), features.query_labels)}
+        terms = {"local": cross_entropy(self.logits(features), features.known_query_labels)}
         if self.balance:
             terms["regulariser"] = self.balance * self.regulariser(features)
         return terms

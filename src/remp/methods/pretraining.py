@@ -40,7 +40,7 @@ class PretrainedMethod(Method):
 
     def episode_loss(self, episodes: Episodes) -> dict[str, Tensor]:
         """Episodes of images -> named terms, in the second stage."""
-        return {"local": cross_entropy(self.score(episodes), episodes.query_labels)}
+        return {"local": cross_entropy(self.score(episodes), episodes.known_query_labels)}
 
     def classification_loss(self, features: Tensor, class_ids: Tensor) -> Tensor:
         """Mean cross-entropy against all training classes: vectors (E, n, d) of classes (E, n) -> scalar."""

@@ -132,7 +132,9 @@ class ReMP(Method):
 
     def loss(self, episodes: Episodes, progress: float = 0.0) -> dict[str, Tensor]:
         features = episodes.map(self.embed)
-        use_global, use_local = self._terms(progress)
+        use_global, use_local = self.schedule != "local", self.schedule != "global"
+        if self.schedule == "global-then-local":
+            use_global, use_local = progress < self.global_share, progress >= self.global_share
         terms = {}
         with torch.autocast(features.query.device.type, enabled=False):  # a lower precision is for the backbone
             if use_global:
@@ -158,13 +160,7 @@ class ReMP(Method):
 
     def local_loss(self, episodes: Episodes) -> Tensor:
         """Eq. 5: each query against the prototypes of its episode, after `train_layers` layers."""
-        return cross_entropy(self.rectified(episodes, layers=self.train_layers).logits, episodes.query_labels)
-
-    def _terms(self, progress: float) -> tuple[bool, bool]:
-        """Whether the global and the local term are used at this point of the training."""
-        if self.schedule == "global-then-local":
-            return progress < self.global_share, progress >= self.global_share
-        return self.schedule != "local", self.schedule != "global"
+        return cross_entropy(self.rectified(episodes, layers=self.train_layers).logits, episodes.known_query_labels)
 
     @property
     def _is_residual(self) -> bool:

@@ -66,7 +66,7 @@ class TADAM(Method):
         weight = self.auxiliary_decay ** math.floor(20 * progress)
         gates = torch.cat([part for name, part in self.conditions.named_parameters() if "post_multipliers" in name])
         return {
-            "local": cross_entropy(logits, episodes.query_labels),
+            "local": cross_entropy(logits, episodes.known_query_labels),
             "auxiliary": weight * cross_entropy(classifier(all_items(plain)), all_class_ids(plain)),
             "penalty": self.condition_penalty * gates.square().sum(),
         }
