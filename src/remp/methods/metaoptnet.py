@@ -120,7 +120,8 @@ def crammer_singer(kernel: Tensor, labels: Tensor, n_way: int, *, cost: float) -
         solution, barrier = _interior_point(scaled, upper, size)
     if torch.is_grad_enabled() and kernel.requires_grad:
         gradient = solution @ scaled
-        solution = solution - _Newton(scaled.detach(), barrier).step(gradient - gradient.detach())
+        step, _ = _Newton(scaled.detach(), barrier).solve(gradient - gradient.detach())
+        solution = solution - step
     return cost * solution
 
 
@@ -160,9 +161,6 @@ class _Newton:
         free = self._each(right)
         shared = free.sum(1, keepdim=True) @ self.of_sum
         return free - self._each(shared.expand_as(free)), shared
-
-    def step(self, right: Tensor) -> Tensor:
-        return self.solve(right)[0]
 
     def _each(self, right: Tensor) -> Tensor:
         return (self.inverses @ right.unsqueeze(-1)).squeeze(-1)
