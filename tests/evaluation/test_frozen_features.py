@@ -7,7 +7,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from remp.backbones.efficientnet_lite import PACKAGE
+from remp.backbones.efficientnet_lite import LITE0
 from remp.backbones.embedding import Embedder, Normalisation
 from remp.cli import app
 from remp.errors import ConfigError
@@ -73,7 +73,7 @@ def run(*arguments: str):
 
 
 def test_the_command_line_compares_on_pretrained_features(prepared, tmp_path):
-    pytest.importorskip(PACKAGE)
+    pytest.importorskip(LITE0.package)
     wanted = ["--n-way", "3", "--n-query", "4", "--n-episodes", "5", "--methods", "protonet,simpleshot"]
     done = run(
         "--features", "efficientnet-lite0", "--data", prepared, "--side", "32", *wanted, "--out", str(tmp_path / "out")

