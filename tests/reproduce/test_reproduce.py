@@ -4,8 +4,10 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from remp.models import load, shipped_models
 from remp.reproduce import drift
 from remp.reproduce.manifest import read_manifest
 from remp.reproduce.scoring import Earlier
-from remp.reproduce.trainings import plan_run
+from remp.reproduce.trainings import _time_left, plan_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -296,6 +298,14 @@ def test_a_scaled_run_never_touches_the_published_results(run, quick, tmp_path):
     assert cell["trainings"] == ["first-x0.5", "first-seed1-x0.5"]
     assert cell["mean"] == pytest.approx(np.mean(cell["of_seeds"]), abs=1e-3)
     assert yaml.safe_load((tmp_path / "runs" / "first-x0.5" / "config.yaml").read_text())["episodes"] == 6
+
+
+def test_the_time_left_counts_images_since_first_episodes_may_have_fewer(tiny):
+    shape = {"n_way": 3, "n_shot": 1, "n_query": 4, "first_share": 0.5, "first_query": 1}
+    config = make_config(tiny(episodes=20, **shape))
+    half_done = SimpleNamespace(name="first", config=config, done=10)  # 10 · 6 of 10 · 6 + 10 · 15 images in 10 minutes
+    line = _time_left([(half_done, None, time.monotonic() - 600, 0)], [], 1)
+    assert line == "first 50 %; 0 waiting; about 25 min left"
 
 
 def test_a_finished_checkpoint_gets_a_card_with_its_scores(run, quick, tmp_path):

@@ -88,7 +88,10 @@ class Manifest(_Part):
 
     def needed(self, item: Item) -> list[str]:
         """Names of the trainings of an item, in the order of its rows, each after the one it starts from."""
-        return list(dict.fromkeys(one for name in self.named(item) for one in reversed(self.starts(name))))
+        places = [x for axis in item.axes if axis.of == "training" for x in axis.values] or [None]
+        names = [row.training_for(n_shot, x) for row in item.rows for n_shot in item.shots for x in places]
+        names += [name for row in item.rows for name in row.beside]
+        return list(dict.fromkeys(one for name in names if name for one in reversed(self.starts(name))))
 
     def starts(self, name: str) -> list[str]:
         """A training, the one that it starts from, and so on. Raises ConfigError for one that is not there or starts
@@ -103,13 +106,6 @@ class Manifest(_Part):
             found.append(following)
             following = self.trainings[following].after
         return found
-
-    def named(self, item: Item) -> list[str]:
-        """Names of the trainings that the rows of an item ask for."""
-        places = [x for axis in item.axes if axis.of == "training" for x in axis.values] or [None]
-        names = [row.training_for(n_shot, x) for row in item.rows for n_shot in item.shots for x in places]
-        names += [name for row in item.rows for name in row.beside]
-        return list(dict.fromkeys(name for name in names if name))
 
 
 def read_manifest(path: Path) -> Manifest:

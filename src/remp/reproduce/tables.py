@@ -41,23 +41,10 @@ def write_results(folder: Path, name: str, item: Item, cells: Sequence[Cell], co
 def table_text(item: Item, content: Mapping[str, Any], folder: Path) -> str:
     """The item as Markdown: one line per cell, with all that it depends on. folder: of the item; beside it are the
     checkpoints that are published."""
-    head: tuple[str, ...] = (
-        "row",
-        "shots",
-        "paper",
-        "ours ± 95 %",
-        "gap",
-        "n",
-        "episodes",
-        "seeds",
-        "transform",
-        "config",
-        "checkpoint",
-        "minutes",
-        "command",
+    head = (
+        f"| row |{' at |' if item.axes else ''} shots | paper | ours ± 95 % | gap | n | episodes | seeds | transform "
+        "| config | checkpoint | minutes | command |"
     )
-    if item.axes:
-        head = ("row", "at", *head[1:])
     cells = content["cells"]
     minutes = {name: m for cell in cells for name, m in zip(cell["trainings"], cell["minutes"], strict=True)}
     lines = [
@@ -68,8 +55,8 @@ def table_text(item: Item, content: Mapping[str, Any], folder: Path) -> str:
         "",
         f"    {content['command']}",
         "",
-        "| " + " | ".join(head) + " |",
-        "|" + "---|" * len(head),
+        head,
+        "|" + "---|" * (head.count("|") - 1),
         *("| " + " | ".join(_columns(cell, item, folder, minutes)) + " |" for cell in cells),
         "",
         *(f"- {note}" for note in [*item.notes, *_common_notes(cells)]),
@@ -78,8 +65,7 @@ def table_text(item: Item, content: Mapping[str, Any], folder: Path) -> str:
 
 
 def _columns(cell: Mapping[str, Any], item: Item, folder: Path, minutes_of: Mapping[str, float | None]) -> list[str]:
-    done, has_axis = cell["status"] == "done", bool(item.axes)
-    at = [f"{cell['x_of']} = {cell['x']}"] if has_axis and "x" in cell else ["" for _ in range(has_axis)]
+    done = cell["status"] == "done"
     hashes = ", ".join(digest[:12] for digest in cell.get("checkpoint_hashes", []))
     others = {name: m or minutes_of.get(name) for name, m in cell.get("minutes_of_others", {}).items()}
     own = ", ".join(f"{m:.0f}" for m in cell["minutes"] if m is not None)
@@ -87,7 +73,7 @@ def _columns(cell: Mapping[str, Any], item: Item, folder: Path, minutes_of: Mapp
     settings = ", ".join(f"{key}: {value}" for key, value in cell["settings"].items())
     return [
         cell["row"] + (f" ({settings})" if settings else ""),
-        *at,
+        *([f"{cell['x_of']} = {cell['x']}"] if item.axes else []),
         str(cell["n_shot"]),
         "" if cell["paper"] is None else f"{cell['paper']:.2f}",
         f"{cell['mean']:.2f} ± {cell['half_width_95']:.2f}" if done else f"**{cell['status']}**",

@@ -62,7 +62,7 @@ class Run:
         history = _header(self.shipped or self.folder / "best.safetensors").get("history", [])
         if self.shipped is None and (self.folder / "log.jsonl").is_file():
             lines = (self.folder / "log.jsonl").read_text(errors="replace").splitlines()
-            history = [entry for entry in map(_read_line, lines) if entry.get("event") == "validation"]
+            history = [entry for entry in map(_object, lines) if entry.get("event") == "validation"]
         seconds, before = 0.0, 0
         for entry in history:
             seconds += (entry["episodes"] - before) / max(entry["episodes_per_second"], 1e-9)
@@ -119,11 +119,9 @@ def train_missing(runs: Sequence[Run], workers: int, say: Callable[[str], None])
     say: gets a line when a run starts or ends, and now and then one with the time left.
     """
     waiting = list({run.name: run for one in runs for run in chain(one) if run.checkpoint is None}.values())
-    diverged = {run.name for run in waiting if run.diverged}
-    waiting = [run for run in waiting if run.name not in diverged]
     running: dict[str, tuple[Run, subprocess.Popen[bytes], float, int]] = {}
     failed: set[str] = set()
-    left_out = set(diverged)  # with what starts from them
+    left_out = {run.name for run in waiting if run.diverged}  # and what starts from these, and from those that failed
     told = time.monotonic()
     try:
         while waiting or running:
@@ -182,18 +180,14 @@ def _time_left(running: list[tuple[Run, subprocess.Popen[bytes], float, int]], w
         done, total = run.done, run.config.episodes
         parts.append(f"{run.name} {100 * done / total:.0f} %")
         if done > before:
-            images = (done - before) * _images(run.config) / (time.monotonic() - started)
-            speeds.append(images)
-            seconds_left += (total - done) * _images(run.config) / images
+            images = run.config.images_of
+            speeds.append((images(done) - images(before)) / (time.monotonic() - started))
+            seconds_left += (images(total) - images(done)) / speeds[-1]
     if not speeds:
         return ", ".join(parts)
     mean = sum(speeds) / len(speeds)
-    seconds_left += sum(run.config.episodes * _images(run.config) / mean for run in waiting)
+    seconds_left += sum(run.config.images_of(run.config.episodes) / mean for run in waiting)
     return f"{', '.join(parts)}; {len(waiting)} waiting; about {seconds_left / workers / 60:.0f} min left"
-
-
-def _images(config: RunConfig) -> int:
-    return config.n_way * (config.n_shot + config.n_query)
 
 
 def _scaled(config: RunConfig, scale: float) -> dict[str, object]:
@@ -211,15 +205,15 @@ def _header(path: Path) -> dict:  # type: ignore[type-arg]
     """What a checkpoint says of itself, without its tensors; nothing where there is none."""
     try:
         with safe_open(path, framework="pt") as file:
-            found = json.loads((file.metadata() or {}).get("remp", "{}"))
-    except (SafetensorError, OSError, ValueError):
+            return _object((file.metadata() or {}).get("remp", ""))
+    except (SafetensorError, OSError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
-def _read_line(line: str) -> dict:  # type: ignore[type-arg]
+def _object(text: str) -> dict:  # type: ignore[type-arg]
+    """An object of JSON; nothing where it is cut short or something else."""
     try:
-        found = json.loads(line)
+        found = json.loads(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
