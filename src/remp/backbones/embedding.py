@@ -45,14 +45,13 @@ def embed_images(
     *,
     batch: int,
     transform: FeatureTransform = NO_TRANSFORM,
-    advance: Callable[[int], None] | None = None,
 ) -> Tensor:
     """Features of all images, at least one of them: uint8 (n, height, width, channels) -> (n, …), without gradient.
 
     prepare: uint8 images -> what the network takes. transform: its parts that look at one image; `mirror` and
-    `zoom` show the network each image twice, both together four times. advance: told how many more are done.
+    `zoom` show the network each image twice, both together four times.
     """
-    return embed_by_each(network, prepare, images, [transform], batch=batch, advance=advance)[0]
+    return embed_by_each(network, prepare, images, [transform], batch=batch)[0]
 
 
 def embed_by_each(
@@ -64,7 +63,8 @@ def embed_by_each(
     batch: int,
     advance: Callable[[int], None] | None = None,
 ) -> list[Tensor]:
-    """The same by several transforms; the network sees each view of an image once."""
+    """The same by several transforms; the network sees each view of an image once. advance: told how many more images
+    are done."""
     views = list(dict.fromkeys(view for transform in transforms for view in transform.views))
     features: list[Tensor] = []
     with torch.inference_mode():
