@@ -31,7 +31,9 @@ def _draw_sheet(sets: list[ImageSet]) -> Image.Image:
     for row, (images, label) in enumerate(rows):
         top = row * (height + _GAP)
         caption = f"{images.split}: {images.class_names[label]}"
-        ImageDraw.Draw(sheet).text((4, top + height // 2 - 5), _shorten(caption), fill="black")
+        caption = caption.encode("latin1", errors="replace").decode("latin1")  # the built-in font has no more
+        caption = caption if len(caption) <= 28 else caption[:25] + "..."
+        ImageDraw.Draw(sheet).text((4, top + height // 2 - 5), caption, fill="black")
         members = np.flatnonzero(images.labels == label)
         for column, index in enumerate(members[_spread(len(members), _COLUMNS)]):
             pixels = images.images[index]
@@ -43,9 +45,3 @@ def _draw_sheet(sets: list[ImageSet]) -> Image.Image:
 def _spread(n: int, most: int) -> np.ndarray:
     """At most `most` of the numbers 0 … n - 1, evenly spread."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int)) if n else np.zeros(0, dtype=int)
-
-
-def _shorten(caption: str) -> str:
-    """Characters the built-in font lacks become question marks."""
-    plain = caption.encode("latin1", errors="replace").decode("latin1")
-    return plain if len(plain) <= 28 else plain[:25] + "..."

@@ -151,7 +151,12 @@ def load_episodes(path: Path | str, images: ImageSet | None = None) -> EpisodeFi
     if episode_hash(episodes, file.fingerprint) != file.hash:
         raise DataError(f"{path} is damaged: its episodes do not have the hash it names: {_CURE}")
     if images is not None:
-        _check_fingerprint(path, file, images)
+        if file.fingerprint != images.fingerprint:
+            raise DataError(
+                f"{path} was made for {file.data}/{file.split} with fingerprint {file.fingerprint[:12]}, "
+                f"the set at hand is {images.name}/{images.split} with {images.fingerprint[:12]}: "
+                "take the set it was made for, or draw new episodes with: remp episodes"
+            )
         _check_images(path, episodes, images)
     return file
 
@@ -238,15 +243,6 @@ def _check_episodes(path: Path, episodes: Episodes, protocol: Protocol) -> None:
         raise EpisodeError(
             f"an image comes twice in one episode: number {int(ids[episode, place])} in episode {episode}. "
             "Draw without replacement, as EpisodeSampler does"
-        )
-
-
-def _check_fingerprint(path: Path, file: EpisodeFile, images: ImageSet) -> None:
-    if file.fingerprint != images.fingerprint:
-        raise DataError(
-            f"{path} was made for {file.data}/{file.split} with fingerprint {file.fingerprint[:12]}, "
-            f"the set at hand is {images.name}/{images.split} with {images.fingerprint[:12]}: "
-            "take the set it was made for, or draw new episodes with: remp episodes"
         )
 
 

@@ -88,7 +88,8 @@ class EpisodeSampler:
     def _draw(self, first: int, n_episodes: int) -> Episodes:
         protocol = self.protocol
         n_way, n_total = protocol.n_way, protocol.n_way * protocol.n_query
-        n_picked = self._most_images_of_a_class()
+        concentration = protocol.dirichlet
+        n_picked = max(protocol.shots) + (protocol.n_query if concentration is None else n_total)  # at most, of a class
         widths = [n_way, n_way, n_way, n_way * n_picked, n_total]
         if n_episodes * sum(widths) > _MOST_NUMBERS:
             most = _MOST_NUMBERS // sum(widths)
@@ -97,7 +98,10 @@ class EpisodeSampler:
         classes = sample_without_replacement(streams[0], np.full(n_episodes, len(self._counts)))  # (E, n_way)
         shots = np.asarray(protocol.shots)[np.argsort(streams[1], axis=1, kind="stable")]  # (E, n_way)
         available = self._counts[classes]
-        queries = self._query_counts(streams[2], available - shots)  # (E, n_way)
+        if concentration is None:
+            queries = np.full_like(available, protocol.n_query)  # (E, n_way)
+        else:
+            queries = dirichlet_counts(streams[2], concentration, n_total, available - shots)
         picks = sample_without_replacement(
             streams[3].reshape(n_episodes * n_way, n_picked), available.reshape(-1)
         ).reshape(n_episodes, n_way, n_picked)
@@ -119,20 +123,6 @@ class EpisodeSampler:
             query_labels=torch.from_numpy(np.take_along_axis(take(in_query, way), order, axis=1)),
             n_way=n_way,
             class_ids=torch.from_numpy(classes),
-        )
-
-    def _most_images_of_a_class(self) -> int:
-        """How many images an episode can need of one class."""
-        protocol = self.protocol
-        most_queries = protocol.n_query if protocol.dirichlet is None else protocol.n_query * protocol.n_way
-        return max(protocol.shots) + most_queries
-
-    def _query_counts(self, randoms: np.ndarray, available: np.ndarray) -> np.ndarray:
-        """Queries of each class (E, n_way), their sum always n_way * n_query."""
-        if self.protocol.dirichlet is None:
-            return np.full_like(available, self.protocol.n_query)
-        return dirichlet_counts(
-            randoms, self.protocol.dirichlet, self.protocol.n_way * self.protocol.n_query, available
         )
 
     def _check(self, class_names: tuple[str, ...]) -> None:

@@ -59,11 +59,9 @@ class FeatureTransform:
 
     def features(self, *views: Tensor) -> Tensor:
         """The parts that look at one image: embeddings of its `views` (n, …) -> (n, …)."""
-        mean = torch.stack([self._rooted(view) for view in views]).mean(0)
+        rooted = [view.sign() * view.abs().sqrt() if self.power else view for view in views]
+        mean = torch.stack(rooted).mean(0)
         return _unit_items(mean) if self.l2 else mean
-
-    def _rooted(self, features: Tensor) -> Tensor:
-        return features.sign() * features.abs().sqrt() if self.power else features
 
     def episodes(self, episodes: Episodes) -> Episodes:
         """The part that looks at an episode: features (E, S, …) and (E, Q, …) minus their common mean."""
