@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from remp.episodes import Episodes, one_hot_rows
-from remp.rectification.number_range import TINY, in_safe_range, to_double, to_dtype
+from remp.rectification.number_range import TINY, at_least_single, in_safe_range, to_double, to_dtype
 from remp.rectification.similarity import unit
 
 _OFFSET = 1e-6
@@ -48,8 +48,7 @@ def all_class_ids(episodes: Episodes) -> Tensor:
 
 def stacked(episodes: Episodes) -> Tensor:
     """Support and queries, in this order, in single precision at least: (E, S + Q, d). Not to be written to."""
-    items = all_items(episodes)
-    return items.to(torch.promote_types(items.dtype, torch.float32))
+    return at_least_single(all_items(episodes))
 
 
 def inner_products(items: Tensor) -> Tensor:
@@ -74,12 +73,11 @@ def cl2n_products(support: Tensor, query: Tensor, base_mean: Tensor | None) -> T
     The products are normalised instead of the features: an episode has fewer items than a feature has numbers, so this
     saves several passes over far more memory.
     """
-    dtype = torch.promote_types(query.dtype, torch.float32)
-    items = _centred(joined(support, query).to(dtype), base_mean)
+    items = _centred(at_least_single(joined(support, query)), base_mean)
     products = inner_products(items)
     if not products.diagonal(dim1=-2, dim2=-1).isfinite().all():
         products = inner_products(to_double(items))
-    return normalised_products(products).to(dtype)
+    return normalised_products(products).to(items.dtype)
 
 
 def _centred(features: Tensor, base_mean: Tensor | None) -> Tensor:
