@@ -46,7 +46,7 @@ _CURE = "Evaluate with --layers 0, or train longer: rectification needs features
 
 
 class TrainingWindow:
-    """Means of the loss terms, and the share of time spent on data, since it was made."""
+    """Means of the loss terms, and the share of time spent on data, over the steps since it was made."""
 
     def __init__(self) -> None:
         self.started, self.data_seconds, self.steps, self.episodes = time.perf_counter(), 0.0, 0, 0
@@ -60,11 +60,10 @@ class TrainingWindow:
 
     def summary(self) -> dict[str, float]:
         seconds = time.perf_counter() - self.started
-        means = {f"loss_{name}": round(value / max(self.steps, 1), 5) for name, value in self.sums.items()}
         return {
-            **means,
-            "episodes_per_second": round(self.episodes / max(seconds, 1e-9), 3),
-            "data_share": round(self.data_seconds / max(seconds, 1e-9), 4),
+            **{f"loss_{name}": round(value / self.steps, 5) for name, value in self.sums.items()},
+            "episodes_per_second": round(self.episodes / seconds, 3),
+            "data_share": round(self.data_seconds / seconds, 4),
         }
 
 
@@ -329,15 +328,14 @@ class Interruption:
     """Becomes true when the user or the system asks the run to stop."""
 
     def __init__(self) -> None:
-        self.requested = False
-        self._time = 0.0
+        self._time: float | None = None  # of the first request
 
     def __bool__(self) -> bool:
-        return self.requested
+        return self._time is not None
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if not self.requested:
-            self.requested, self._time = True, time.monotonic()
+        if self._time is None:
+            self._time = time.monotonic()
         elif number == signal.SIGINT and time.monotonic() - self._time > AT_ONCE:
             raise KeyboardInterrupt
 
