@@ -130,7 +130,6 @@ EQUIVALENT: set[tuple[str, str, str]] = {
 UNSEEN: set[tuple[str, str]] = {
     # where a search begins that ends in the same place, at temperatures far from its bounds
     ("calibration", "start, bounds = "),
-    ("evaluation", "EMBED_BATCH = "),
     ("evaluation", "SCORE_BYTES = "),
     ("evaluation", "items = (episodes.support.shape[1] + episodes.query.shape[1]) * "),
     ("evaluation", "of_a_core = "),

@@ -13,7 +13,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from remp.backbones import BACKBONES, Backbone
-from remp.backbones.embedding import Normalisation, embed_images
+from remp.backbones.embedding import Normalisation, embed_images, images_at_once
 from remp.config import RunConfig
 from remp.datasets.decode import square
 from remp.episodes import Episodes
@@ -23,7 +23,6 @@ from remp.methods.base import Method, device_of, evaluation_mode, takes_images
 from remp.rectification.transform import FeatureTransform
 
 Pictures = np.ndarray | Sequence[Image.Image] | Sequence[np.ndarray]
-_BATCH = 256
 _LARGE = 256 * 256  # pixels of an image whose maps take much memory
 
 
@@ -143,7 +142,8 @@ class Trained:
             if of_images:
                 items = prepare(together)
             else:
-                items = embed_images(method.embed, prepare, together, batch=_BATCH, transform=chosen)
+                batch = images_at_once(*self.image_size[:2])
+                items = embed_images(method.embed, prepare, together, batch=batch, transform=chosen)
             episodes = Episodes(
                 support=items[: len(labelled)][None],
                 support_labels=torch.from_numpy(codes.reshape(1, -1)).to(items.device),

@@ -100,9 +100,13 @@ def test_each_image_is_embedded_once_and_no_query_label_is_shown(counting, test_
 def test_the_batch_size_changes_nothing(trained, test_images, monkeypatch):
     whole = embed(trained.method, test_images.images, NORMALISATION)
     one = accuracies(trained.method, test_images, NORMALISATION, drawn(test_images))
-    monkeypatch.setattr("remp.evaluation.evaluate.EMBED_BATCH", 7)
+    height, width, _ = test_images.image_size
+    monkeypatch.setattr("remp.backbones.embedding.BATCH_PIXELS", 7 * height * width + 1)
     monkeypatch.setattr("remp.evaluation.evaluate.SCORE_BYTES", 1)
+    network, seen = trained.method.embed, []
+    monkeypatch.setattr(trained.method, "embed", lambda images: seen.append(len(images)) or network(images))
     parts = embed(trained.method, test_images.images, NORMALISATION)
+    assert max(seen) == 7  # the larger the images, the fewer at once: their maps take the memory
     torch.testing.assert_close(whole, parts, atol=1e-5, rtol=1e-5)
     np.testing.assert_array_equal(one, accuracies(trained.method, test_images, NORMALISATION, drawn(test_images)))
 

@@ -38,6 +38,11 @@ class Normalisation:
         return self(torch.from_numpy(np.array(images)).to(device))
 
 
+def images_at_once(height: int, width: int) -> int:
+    """How many images of this size go through a network at once."""
+    return max(1, BATCH_PIXELS // (height * width))
+
+
 def embed_images(
     network: Callable[[Tensor], Tensor],
     prepare: Callable[[np.ndarray], Tensor],
@@ -139,7 +144,7 @@ class Embedder:
     @property
     def batch(self) -> int:
         """How many images go through the network at once."""
-        return max(1, BATCH_PIXELS // self.side**2)
+        return images_at_once(self.side, self.side)
 
     def embed(self, images: np.ndarray, transform: FeatureTransform = NO_TRANSFORM) -> np.ndarray:
         """Embed images.

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_by_each
+from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_by_each, images_at_once
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
@@ -20,7 +20,6 @@ from remp.system.progress import progress
 from remp.system.threads import on_all_cores
 from remp.trained import Trained
 
-EMBED_BATCH = 256
 SCORE_BYTES = 24 * 2**20  # what the items of the episodes that are scored at once, on one core, may take
 
 
@@ -162,7 +161,8 @@ def embed_by_transforms(
     prepare = partial(normalisation.of, device=device_of(method))
     keep_freed_memory()  # of a batch, for the next
     with evaluation_mode(method), torch.inference_mode(), progress("embedding", len(images), unit="images") as bar:
-        return embed_by_each(method.embed, prepare, images, transforms, batch=EMBED_BATCH, advance=bar.advance)
+        batch = images_at_once(*images.shape[1:3])
+        return embed_by_each(method.embed, prepare, images, transforms, batch=batch, advance=bar.advance)
 
 
 def score_episodes(method: Method, episodes: Episodes, features: Tensor) -> np.ndarray:
@@ -224,7 +224,7 @@ def _score_image_episodes(
     parts = []
     with evaluation_mode(method), torch.inference_mode(), progress("scoring", len(episodes), unit="episodes") as bar:
         for i in range(len(episodes)):
-            part = episodes[i : i + 1].map(lambda ids: normalisation(torch.from_numpy(images[ids.numpy()]).to(device)))
+            part = episodes[i : i + 1].map(lambda ids: normalisation.of(images[ids.numpy()], device))
             parts.append(_accuracy(method.score(part.without_query_labels()), part))
             bar.advance()
     return np.concatenate(parts)

@@ -32,9 +32,8 @@ class TrainingEpisodes:
         generator = torch.Generator().manual_seed(seed)
 
         def load(ids: Tensor) -> Tensor:
-            pixels = torch.from_numpy(self._images.images[ids.numpy()]).to(self._device)
             return random_resized_crop(
-                self._normalisation(pixels),
+                self._normalisation.of(self._images.images[ids.numpy()], self._device),
                 area=self._config.crop_area,
                 generator=generator,
                 flip=self._config.flip,
