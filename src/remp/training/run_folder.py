@@ -25,7 +25,9 @@ class RunFolder:
         self._board: Any = None
 
     def refuse_if_used(self) -> None:
-        if self.path.exists() and (not self.path.is_dir() or _visible(self.path)):
+        # what is hidden was left behind by a write that was killed
+        is_free = self.path.is_dir() and all(path.name.startswith(".") for path in self.path.iterdir())
+        if self.path.exists() and not is_free:
             raise TrainingError(
                 f"{self.path} exists and is not empty; continue it with --resume {shlex.quote(str(self.path))}, "
                 "or give another --out"
@@ -83,8 +85,3 @@ def _ends_within_a_line(file: BinaryIO) -> bool:
         return False
     file.seek(-1, os.SEEK_END)
     return file.read(1) != b"\n"
-
-
-def _visible(folder: Path) -> bool:
-    """Whether the folder holds anything but what a killed write left behind."""
-    return any(not path.name.startswith(".") for path in folder.iterdir())

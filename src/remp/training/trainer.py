@@ -209,7 +209,11 @@ class Trainer:
         """Score validation episodes with the averaged weights, keep the best so far, and say how it goes."""
         summary = window.summary()  # before the validation, which is no part of the speed of training
         with self.average.applied() if self.average else nullcontext():
-            accuracy = round(self._validation_accuracy(), 5)
+            if not is_finite(self.method):
+                raise self._not_finite("the weights are")
+            transform = FeatureTransform.parse(self.config.transform)
+            each = accuracies(self.method, self.validation_set, self.normalisation, self.validation_episodes, transform)
+            accuracy = round(float(each.mean()), 5)
             entry = {"episodes": self.done, "validation_accuracy": accuracy, **summary}
             entry["learning_rate"] = learning_rate(self.config, max(self.done - 1, 0))
             self.history.append(entry)
@@ -222,13 +226,6 @@ class Trainer:
         losses = ", ".join(f"{name[5:]} {value:.3f}" for name, value in entry.items() if name.startswith("loss_"))
         best = 100 * max(entry["validation_accuracy"] for entry in self.history)
         return f"{self.done:>7} episodes   {losses}   validation {100 * accuracy:.2f} % (best {best:.2f})"
-
-    def _validation_accuracy(self) -> float:
-        if not is_finite(self.method):
-            raise self._not_finite("the weights are")
-        transform = FeatureTransform.parse(self.config.transform)
-        each = accuracies(self.method, self.validation_set, self.normalisation, self.validation_episodes, transform)
-        return float(each.mean())
 
     def _save(self, path: Path, tensors: dict[str, Tensor]) -> None:
         """Write a checkpoint, in the first process, unless the weights are ruined."""
