@@ -42,20 +42,16 @@ def open_data(name: str, split: str) -> ImageSet:
 
 def make_ready(name: str) -> None:
     """Draw a set that needs no raw data, on first use. Raises DataError for others that are not prepared."""
-    dataset = DATASETS.get(name)
-    if dataset and dataset.draw and not prepared_folder(name).exists():
-        # Two processes may get here at once and draw the same images: the last one to finish stays.
-        dataset.draw(name, True)
-    elif not prepared_folder(name).exists():
-        raise DataError(_how_to_prepare(name))
-
-
-def _how_to_prepare(name: str) -> str:
+    if prepared_folder(name).exists():
+        return
     dataset = DATASETS.get(name)
     if dataset is None:
         known = nearest(name, dict.fromkeys([*DATASETS, *list_prepared()]))
         own = f"remp data prepare folder --from PATH --name {name}"
-        return f"there is no data set {name!r}; {known}; to prepare pictures of your own: {own}"
-    command = f"remp data prepare {name}"
-    download = f"{command} --download, or " if dataset.downloads else ""
-    return f"data set {name!r} is not prepared: {download}{command} --from PATH"
+        raise DataError(f"there is no data set {name!r}; {known}; to prepare pictures of your own: {own}")
+    if dataset.draw is None:
+        command = f"remp data prepare {name}"
+        download = f"{command} --download, or " if dataset.downloads else ""
+        raise DataError(f"data set {name!r} is not prepared: {download}{command} --from PATH")
+    # Two processes may get here at once and draw the same images: the last one to finish stays.
+    dataset.draw(name, True)

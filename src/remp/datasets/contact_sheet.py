@@ -44,4 +44,4 @@ def _draw_sheet(sets: list[ImageSet]) -> Image.Image:
 
 def _spread(n: int, most: int) -> np.ndarray:
     """At most `most` of the numbers 0 … n - 1, evenly spread."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int)) if n else np.zeros(0, dtype=int)
+    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))

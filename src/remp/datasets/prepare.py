@@ -156,7 +156,9 @@ def prepare(
     """
     if name not in DATASETS:
         raise DataError(f"no data set is called {name!r}; {nearest(name, DATASETS)}")
-    dataset, target = DATASETS[name], _check_name(save_as or name)
+    dataset, target = DATASETS[name], save_as or name
+    if not re.fullmatch(r"\w[\w.+-]*", target):
+        raise DataError(f"{target!r} cannot name a data set: use letters, digits, '-', '_', '.' and '+'")
     if dataset.read is None:
         if source is not None or download or options != ReadOptions():
             raise DataError(
@@ -184,12 +186,6 @@ def describe(raw: RawSet) -> str:
         f"{split} {len(classes)} classes, {_n_images(raw, split)} images" for split, classes in raw.splits.items()
     ]
     return f"Found {raw.source}: {'; '.join(splits)}; each {' x '.join(str(n) for n in raw.image_size)}"
-
-
-def _check_name(name: str) -> str:
-    if not re.fullmatch(r"\w[\w.+-]*", name):
-        raise DataError(f"{name!r} cannot name a data set: use letters, digits, '-', '_', '.' and '+'")
-    return name
 
 
 def _locate(name: str, dataset: Dataset, source: Path | None, download: bool) -> Path:
