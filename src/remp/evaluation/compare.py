@@ -89,12 +89,12 @@ class Comparison:
 
     def __getitem__(self, key: tuple[str, int]) -> Result:
         """The result of a method at a number of shots: comparison["remp", 5]."""
-        for table in self.tables:
-            for entry in table.entries:
-                if (entry.name, table.protocol.n_shot) == key:
-                    return entry.result
-        known = [(entry.name, table.protocol.n_shot) for table in self.tables for entry in table.entries]
-        raise KeyError(f"{key!r}; there are {known}")
+        results = {
+            (entry.name, table.protocol.n_shot): entry.result for table in self.tables for entry in table.entries
+        }
+        if key not in results:
+            raise KeyError(f"{key!r}; there are {list(results)}")
+        return results[key]
 
     def to_pandas(self) -> Any:
         """A DataFrame with one row per method and protocol: means and half-widths as shares, episodes per second."""

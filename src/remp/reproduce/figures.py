@@ -150,8 +150,7 @@ def _boxes(figure: Figure, item: Item, done: Sequence[Cell]) -> None:
 def _heatmaps(figure: Figure, item: Item, plan: Plan, images: ImageSet) -> None:
     """How much the queries of each class attend to each prototype, in the mean of many episodes, layer by layer."""
     first = _checkpoint(item, plan, 0)
-    settings = item.rows[0].settings
-    trained = load(first, **settings)
+    trained = load(first, **item.rows[0].settings)
     if not isinstance(trained.method, ReMP):
         raise ConfigError("a heat map of attention needs a training of remp")
     layers = trained.method.rectification.layers
