@@ -43,7 +43,7 @@ class ReMP(Method):
     too. repulsion: what an attention below β becomes; "negative" is minus the least one, "zero", or "none", it stays.
     row_norm: what rows of the attention are divided by, the sum of their "absolute" or "signed" values.
     threshold: of β, which is threshold / (N (L - l)) in layer l. step: share of the way that a layer goes, 1 in the
-    paper. balanced: assume as many queries of each class, which the paper does not.
+    paper. balanced: assume equally many queries of each class, which the paper does not.
     """
 
     frozen = True
