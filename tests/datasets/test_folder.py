@@ -104,7 +104,7 @@ def test_pictures_without_a_label_are_no_class_and_that_is_said(tmp_path: Path, 
     said: list[str] = []
     split = classes(prepare("folder", tmp_path / "raw", options=SMALL, say=said.append))
     assert sorted(chain(*split.values())) == ["test a", "test b", "train a", "train b", "val a", "val b"]
-    assert f"{inner}Unlabelled/ is no class: its 3 pictures are left out" in said
+    assert f"{inner}Unlabelled/ is not a class: its 3 pictures are left out" in said
 
 
 def test_a_folder_with_nothing_but_unlabelled_pictures_is_refused(tmp_path: Path) -> None:

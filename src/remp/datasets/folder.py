@@ -33,7 +33,7 @@ def read_folder(source: Path, options: ReadOptions) -> RawSet:
         {split: decoded_classes(members, classes, size) for split, classes in splits.items()},
         (size, size, 3),
         f"folder {source.name}, {how}",
-        tuple(f"{name}/ is no class: its {n} pictures are left out" for name, n in left_out.items()),
+        tuple(f"{name}/ is not a class: its {n} pictures are left out" for name, n in left_out.items()),
     )
 
 

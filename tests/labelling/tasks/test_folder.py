@@ -55,8 +55,8 @@ def test_a_class_folder_without_pictures_is_named(tmp_path):
     fill(tmp_path, "cat/1.jpg", "dog/notes.txt", "unlabelled/notes.txt")
     task = folder_task(tmp_path)
     assert task.class_names == ("cat",)
-    no_pictures = [(f"{folder}/notes.txt", "TXT is no picture") for folder in ("dog", "unlabelled")]
-    assert task.skipped == (*no_pictures, ("dog", "a folder without pictures is no class"))
+    no_pictures = [(f"{folder}/notes.txt", "TXT is not a picture") for folder in ("dog", "unlabelled")]
+    assert task.skipped == (*no_pictures, ("dog", "a folder without pictures is not a class"))
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_without_the_column_likeliest_the_status_alone_decides(photos):
 def test_the_file_of_labels_itself_is_not_counted_as_skipped(photos):
     (photos / "notes.txt").touch()
     (photos / "labels.csv").write_text("file,label\n2.jpg,dog\n")
-    assert listed_task(photos, photos / "labels.csv").skipped == (("notes.txt", "TXT is no picture"),)
+    assert listed_task(photos, photos / "labels.csv").skipped == (("notes.txt", "TXT is not a picture"),)
 
 
 def test_a_status_in_a_file_of_the_users_means_nothing(photos):

@@ -19,7 +19,7 @@ def test_pictures_are_found_at_any_depth_in_the_order_of_their_names(tmp_path):
     fill(tmp_path, "b.jpg", "cat/2021/x.JPG", "cat/a.png", "notes.txt")
     tree = find_pictures(tmp_path)
     assert tree.names == ["b.jpg", "cat/2021/x.JPG", "cat/a.png"]
-    assert (tree.folders, tree.skipped) == (["cat"], [("notes.txt", "TXT is no picture")])
+    assert (tree.folders, tree.skipped) == (["cat"], [("notes.txt", "TXT is not a picture")])
 
 
 def test_a_picture_of_another_kind_and_one_without_an_ending_are_not_said_to_be_no_pictures(tmp_path):
@@ -27,7 +27,7 @@ def test_a_picture_of_another_kind_and_one_without_an_ending_are_not_said_to_be_
     assert find_pictures(tmp_path).skipped == [
         ("a.jp2", "JP2 is not read: convert it to JPEG or PNG"),
         ("b.PSD", "PSD is not read: convert it to JPEG or PNG"),
-        ("scan0001", "a name without an ending such as .jpg is taken for no picture"),
+        ("scan0001", "a name without an ending such as .jpg: not a picture"),
     ]
 
 
@@ -76,9 +76,9 @@ def test_pictures_that_are_not_read_are_named(tmp_path):
     fill(tmp_path, "a.AVIF", "b.mp4", "c/d.PDF", "e", "Thumbs.db", ".hidden.txt")
     assert find_pictures(tmp_path).skipped == [
         ("a.AVIF", "AVIF is not read: convert it to JPEG or PNG"),
-        ("b.mp4", "MP4 is no picture"),
-        ("c/d.PDF", "PDF is no picture"),
-        ("e", "a name without an ending such as .jpg is taken for no picture"),
+        ("b.mp4", "MP4 is not a picture"),
+        ("c/d.PDF", "PDF is not a picture"),
+        ("e", "a name without an ending such as .jpg: not a picture"),
     ]
 
 

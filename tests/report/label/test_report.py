@@ -303,6 +303,6 @@ def test_the_page_names_what_it_was_made_with_and_how_to_label_more():
     page = page_of(made_up_labelling(ANIMALS, 40, made_with=made_with))
     assert "Made with backbone: some-net; side: 160; labels: mine.csv; reject: none." in " ".join(page.text.split())
     assert (
-        "How: write the class of each into the column label of labels.csv, given into its column status, and give"
+        'How: write the class of each into the column label of labels.csv and "given" into the column status, and give'
         in page.text
     )

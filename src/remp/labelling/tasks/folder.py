@@ -22,7 +22,7 @@ from remp.labelling.tasks.label_table import (
 from remp.untrusted import shortened
 
 _SYSTEM = {"__macosx", "@eadir", "$recycle.bin", "system volume information", "desktop.ini", "thumbs.db"}
-_NO_PICTURE = "no picture"
+_NO_PICTURE = "not a picture"
 # What a user takes for a picture and the decoder does not.
 _UNREAD = (
     ".arw",
@@ -97,7 +97,7 @@ def _empty_classes(tree: PictureTree) -> list[tuple[str, str]]:
     unreadable = (name for name, reason in tree.skipped if not reason.endswith(_NO_PICTURE))
     filled = {name.partition("/")[0] for name in [*tree.names, *unreadable]}
     named = [folder for folder in tree.folders if folder not in filled and folder.casefold() not in TO_LABEL]
-    return [(folder, "a folder without pictures is no class") for folder in named]
+    return [(folder, "a folder without pictures is not a class") for folder in named]
 
 
 def find_pictures(folder: Path) -> PictureTree:
@@ -166,7 +166,7 @@ def _why_no_picture(suffix: str) -> str:
         return f"{kind} is not read: convert it to JPEG or PNG"
     if kind:
         return f"{shortened(kind, 20)} is {_NO_PICTURE}"
-    return f"a name without an ending such as .jpg is taken for {_NO_PICTURE}"
+    return f"a name without an ending such as .jpg: {_NO_PICTURE}"
 
 
 @cache

@@ -133,8 +133,8 @@ def how_to_label(labelling: Labelling) -> str:
         what = "pictures" if labelling.task.paths else "rows"
         return f"label them among the {what} that the model was made from, and save it again."
     in_a_file = (
-        "write the class of each into the column label of labels.csv, given into its column status, and give that file "
-        "with --labels"
+        'write the class of each into the column label of labels.csv and "given" into the column status, and give that '
+        "file with --labels"
     )
     if labelling.task.paths and labelling.made_with.get("labels") == FOLDERS:
         return f"move each into the folder of its class and run the same command again; or {in_a_file}."
