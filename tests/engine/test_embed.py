@@ -27,6 +27,9 @@ from remp.system.files import place
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
+
+from damaged_parquet import with_more_rows  # noqa: E402
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -207,6 +210,15 @@ def test_rows_that_a_parquet_file_has_got_since_are_embedded(tmp_path, own_home)
     done = embedded(tmp_path / "x.parquet", tmp_path / "out")[1]
     assert (done.n, done.n_before) == (27, 13)
     assert read(tmp_path / "out")["name"] == [f"x.parquet#{number}" for number in range(27)]
+
+
+def test_pictures_that_a_parquet_file_only_claims_are_told(tmp_path, own_home):
+    parquet.write_table(pictures_table(50), tmp_path / "x.parquet", compression="none")
+    with_more_rows(tmp_path / "x.parquet")
+    done = embedded(tmp_path / "x.parquet", tmp_path / "out")[1]
+    assert done.n == 50
+    (problem,) = done.problems
+    assert "x.parquet says it has 60 rows, but ends after 50" in problem
 
 
 def test_a_parquet_file_with_other_columns_than_before_is_named(tmp_path, own_home):

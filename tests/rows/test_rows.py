@@ -2,8 +2,6 @@
 
 import pickle
 import time
-from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +15,8 @@ from remp.rows.parquet import ParquetRows, check_row_count
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
+
+from damaged_parquet import with_more_rows  # noqa: E402
 
 VALUES = np.random.default_rng(0).normal(size=(53, 6)).astype(np.float32)
 
@@ -151,18 +151,6 @@ def test_without_pyarrow_the_error_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(DataError, match="pip install pyarrow"):
         ParquetRows(tmp_path / "x.parquet", "x")
-
-
-def with_more_rows(path: Path) -> None:
-    """Change the footer of a Parquet file of 50 rows: its row group says that it has 60."""
-    content = path.read_bytes()
-    for place in range(len(content) - 8, 0, -1):
-        if content[place] == 100:  # 50, as Parquet writes it
-            path.write_bytes(content[:place] + b"\x78" + content[place + 1 :])
-            with suppress(Exception):
-                if pyarrow.parquet.ParquetFile(path).metadata.row_group(0).num_rows == 60:
-                    return
-    pytest.fail("no place says how many rows there are")
 
 
 @pytest.mark.parametrize("kind", ["lists", "columns"])

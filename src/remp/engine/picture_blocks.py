@@ -16,7 +16,7 @@ from remp.labelling.embedding.pictures import read_file
 from remp.labelling.tasks.folder import find_pictures, is_hidden
 from remp.labelling.tasks.label_table import ID_COLUMNS, LABEL_COLUMNS, label_or_none
 from remp.rows.dataset import is_part
-from remp.rows.parquet import check_row_count, group_sizes, open_parquet, read_batches
+from remp.rows.parquet import check_row_count, group_sizes, open_parquet, read_span
 from remp.system.files import Place
 from remp.untrusted import border, listed
 
@@ -72,13 +72,12 @@ class ParquetBlock:
         if _columns(file.schema_arrow, Place(self.file)) != columns:
             raise DataError(f"{Place(self.file)} has other columns than before: give another --out")
         names = sorted({column for column in columns.values() if column})
-        groups, number = _groups(group_sizes(file), self.first, self.stop)
-        for batch in read_batches(file, self.file, names, _READ_AT_ONCE, groups):
+        starts = [0, *accumulate(group_sizes(file))]
+        for number, batch in read_span(file, self.file, names, _READ_AT_ONCE, starts, self.first, self.stop):
             with border(f"{Place(self.file)} cannot be read as Parquet", "it is damaged; write it again"):
-                rows = list(_rows_of(batch, number, self.first, self.stop))  # texts may not be UTF-8
-            for row in rows:
-                yield self._item(*row)
-            number += len(batch)
+                rows = batch.to_pylist()  # texts may not be UTF-8
+            for at, row in enumerate(rows, number):
+                yield self._item(at, row)
 
     def _item(self, number: int, row: dict[str, Any]) -> Item:
         label = label_or_none(row[self.label]) if self.label else None
@@ -195,21 +194,6 @@ def _columns(schema: Any, file: Place) -> dict[str, str | None]:
         "name": name,
         "label": first(LABEL_COLUMNS, lambda kind: is_text(kind) or kinds.is_integer(kind)),
     }
-
-
-def _groups(sizes: list[int], first: int, stop: int) -> tuple[list[int], int]:
-    """The row groups that hold the rows first … stop - 1, and the number of the first row in them."""
-    starts = [0, *accumulate(sizes)]
-    groups = [number for number in range(len(sizes)) if starts[number] < stop and starts[number + 1] > first]
-    return groups, starts[groups[0]] if groups else 0
-
-
-def _rows_of(batch: Any, number: int, first: int, stop: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(number, row) of those rows of a batch, which starts at `number`, that are in first … stop - 1."""
-    low, high = max(first - number, 0), min(stop - number, len(batch))
-    if low < high:
-        rows = batch.slice(low, high - low).to_pylist()
-        yield from zip(range(number + low, number + high), rows, strict=True)
 
 
 def _beside(file: str, path: str) -> Place:

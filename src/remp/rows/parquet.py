@@ -47,7 +47,7 @@ class ParquetRows:
         self._metadata = file.metadata
         types = [_column_type(file, name, path) for name in self._columns]
         groups = group_sizes(file)
-        self._starts = [0, *accumulate(groups)]  # the first row of each row group, and the end
+        self._starts = [0, *accumulate(groups)]
         check_row_count(self._path, groups)
         self._is_list = any(is_list(kind) for kind in types)
         self.dim = self._find_dim(types)
@@ -70,18 +70,8 @@ class ParquetRows:
             (m, dim) float32, to be read only.
         """
         stop = len(self) if stop is None else min(stop, len(self))
-        groups = [i for i, (first, end) in enumerate(pairwise(self._starts)) if first < stop and end > start]
-        if not groups:
-            return
-        first = self._starts[groups[0]]
-        for batch in self._batches(self.chunk, groups):
-            low, high = max(start - first, 0), min(stop - first, len(batch))
-            if low < high:
-                yield self._tensor(batch.slice(low, high - low), first + low)
-            first += len(batch)
-            if first >= stop:
-                return
-        raise DataError(f"{self._path} says it has {len(self)} rows, but ends after {first}: {_AGAIN}")
+        for first, batch in self._batches(self.chunk, start, stop):
+            yield self._tensor(batch, first)
 
     def take(self, numbers: Sequence[int] | np.ndarray) -> Tensor:
         """Some rows, in any order.
@@ -125,14 +115,14 @@ class ParquetRows:
         return int(dim)
 
     def _length_of_first_list(self) -> int:
-        batch = next(self._batches(1), None)
-        if batch is None or not len(batch):
+        found = next(self._batches(1, 0, 1), None)
+        if found is None:
             raise DataError(f"{self._path} has no rows")
-        return int(self._lengths(batch.column(0))[0])
+        return int(self._lengths(found[1].column(0))[0])
 
-    def _batches(self, n_rows: int, groups: list[int] | None = None) -> Iterator[Any]:
+    def _batches(self, n_rows: int, start: int, stop: int) -> Iterator[tuple[int, Any]]:
         file = open_parquet(self._path, self._metadata)
-        return read_batches(file, self._path, self._columns, n_rows, groups)
+        return read_span(file, self._path, self._columns, n_rows, self._starts, start, stop)
 
     def _lengths(self, lists: Any) -> np.ndarray:
         """How many numbers each list has; -1 where there is none."""
@@ -175,18 +165,26 @@ def open_parquet(path: str | Path, metadata: Any = None) -> Any:
         )
 
 
-def read_batches(
-    file: Any, path: str | Path, columns: list[str], n_rows: int, groups: list[int] | None = None
-) -> Iterator[Any]:
-    """Batches of rows of some columns, as pyarrow reads them from an open file. groups: which row groups; None: all."""
+def read_span(
+    file: Any, path: str | Path, columns: list[str], n_rows: int, starts: list[int], start: int, stop: int
+) -> Iterator[tuple[int, Any]]:
+    """Some columns of the rows start … stop - 1 of an open file in batches of at most n_rows, as pyarrow reads them,
+    each with the number of its first row. starts: the first row of each row group, and the end."""
+    groups = [i for i, (first, end) in enumerate(pairwise(starts)) if first < stop and end > start]
+    if not groups:
+        return
     with border(f"{place(path)} cannot be read as Parquet", _AGAIN):
         batches = file.iter_batches(n_rows, groups, columns, use_threads=False)
-    while True:
+    first = starts[groups[0]]
+    while first < stop:
         with border(f"{place(path)} cannot be read as Parquet", _AGAIN):
             batch = next(batches, None)
         if batch is None:
-            return
-        yield batch
+            raise DataError(f"{place(path)} says it has {starts[-1]} rows, but ends after {first}: {_AGAIN}")
+        low, high = max(start - first, 0), min(stop - first, len(batch))
+        if low < high:
+            yield first + low, batch.slice(low, high - low)
+        first += len(batch)
 
 
 def group_sizes(file: Any) -> list[int]:
