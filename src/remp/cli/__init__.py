@@ -88,7 +88,3 @@ def _tell(error: Exception) -> None:
     """Print an error. Names in a stranger's file must not move the cursor or change the terminal."""
     text = "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in str(error))
     print(f"remp: {text}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    main()

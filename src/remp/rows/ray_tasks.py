@@ -6,7 +6,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -138,21 +138,19 @@ class _Kept:
 class RayShard(Shard):
     """Passes over rows as tasks of a Ray cluster, for `propagate` and all that take a shard."""
 
-    tasks: RayTasks | None = None
+    tasks: RayTasks = field(kw_only=True)
 
     def each(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Iterator[Made]:
-        tasks = self.tasks or RayTasks()
-        blocks, sizes = tasks.blocks(rows, labels)
+        blocks, sizes = self.tasks.blocks(rows, labels)
         with progress("reading the rows", len(rows), unit="rows", is_passing=True) as bar:
-            for size, made in zip(sizes, tasks.in_order(work, blocks), strict=True):
+            for size, made in zip(sizes, self.tasks.in_order(work, blocks), strict=True):
                 bar.advance(size)
                 yield made
 
     def total(self, work: Callable[[Block], Made], rows: Rows, labels: np.ndarray | None = None) -> Made:
-        tasks = self.tasks or RayTasks()
-        blocks, sizes = tasks.blocks(rows, labels)
+        blocks, sizes = self.tasks.blocks(rows, labels)
         with progress("reading the rows", len(rows), unit="rows", is_passing=True) as bar:
-            return tasks.total(work, blocks, lambda number: bar.advance(sizes[number]))
+            return self.tasks.total(work, blocks, lambda number: bar.advance(sizes[number]))
 
 
 class RayRows(JoinedRows):

@@ -277,16 +277,18 @@ class Shard:
             )
         if self.world == 1:
             return own
+        import torch.distributed as distributed
+
         if self.rank:
             for piece in _pieces(own):
-                _exchange("send", piece, dst=0)
+                distributed.send(piece, dst=0)
             return None
         everything = np.empty((n, *own.shape[1:]), own.dtype)
         everything[first:stop] = own
         for rank in range(1, self.world):
             first, stop = Shard(rank, self.world).span(n)
             for piece in _pieces(everything[first:stop]):
-                _exchange("recv", piece, src=rank)
+                distributed.recv(piece, src=rank)
         return everything
 
 
@@ -323,9 +325,3 @@ def current_shard() -> Shard | None:
 def _pieces(rows: np.ndarray) -> list[Tensor]:
     """The bytes of contiguous rows, in pieces of the same memory."""
     return list(torch.from_numpy(rows.reshape(-1).view(np.uint8)).split(_PIECE)) if rows.size else []
-
-
-def _exchange(way: str, piece: Tensor, **peer: int) -> None:
-    import torch.distributed as distributed
-
-    getattr(distributed, way)(piece, **peer)
