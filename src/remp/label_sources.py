@@ -9,7 +9,7 @@ from typing import Any
 
 from remp.backbones.embedding import Embedder
 from remp.engine import Engine, Threads
-from remp.engine.dataset import open_dataset, open_unlabelled
+from remp.engine.dataset import open_dataset
 from remp.engine.embed import embed
 from remp.engine.parts import EmbeddingParts
 from remp.errors import CheckpointError, ConfigError
@@ -142,19 +142,19 @@ def _read_dataset(
     folder: Place, options: LabelOptions, labels: Path | None, model: SavedModel | None, engine: Engine
 ) -> Found:
     started = time.perf_counter()
-    found = open_unlabelled(folder, model.learned.classes, engine) if model else open_dataset(folder, labels, engine)
-    if options.class_folders and not found.task.paths:
+    found = open_dataset(folder, engine)
+    task = found.unlabelled_task(model.learned.classes) if model else found.task(labels)
+    if options.class_folders and not task.paths:
         raise ConfigError(
             f"--{options.class_folders} needs the pictures, and those of {folder} are not on this machine"
         )
     if model:
-        task = found.task
         model.check_rows(found.rows, folder)
         if found.made_by and model.learned.embedder:  # of other features, nobody knows what made them
             backbone = f"{found.made_by['backbone']} at {found.made_by['side']} pixels of {folder}"
             model.check_embedder(backbone, found.made_by["embedder"])
     else:
-        task = checked(found.task, str(folder), "give the label of some rows with --labels, not of all")
+        task = checked(task, str(folder), "give the label of some rows with --labels, not of all")
     seconds = {"read": time.perf_counter() - started}
     return Found(task, engine.rows(found.rows), seconds, found.hashes, made_by=found.made_by)
 

@@ -243,4 +243,4 @@ def test_a_part_that_says_strange_things_of_what_was_skipped_is_left_out(tmp_pat
 def test_a_source_that_no_system_has_is_no_folder_of_pictures(tmp_path, source):
     folder = write(tmp_path / "one", parts=1)
     (folder / "_embedding.json").write_text(json.dumps({"source": source, "kind": "folder"}))
-    assert open_dataset(place(folder), None, Threads()).task.paths == ()
+    assert open_dataset(place(folder), Threads()).task(None).paths == ()

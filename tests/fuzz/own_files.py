@@ -184,8 +184,8 @@ def damaged_part(content: bytes, random: np.random.Generator) -> bytes:
 
 
 def read_parts(folder: Path) -> None:
-    data = open_dataset(Place(str(folder)), None, Threads())
-    assert len(data.task.names) == len(data.rows), "another number of names"
+    data = open_dataset(Place(str(folder)), Threads())
+    assert len(data.task(None).names) == len(data.rows), "another number of names"
     for name, array in data.hashes.items():
         assert len(array) == len(data.rows), f"another number of {name}"
     parts = EmbeddingParts(Place(str(folder)))

@@ -63,71 +63,77 @@ def _hashes(file: Any, column: str, kind: type, part: Place) -> np.ndarray | Non
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """The task of all parts that could be read, their rows, and hashes of files and pictures if all have them. made_by:
-    the backbone of `remp embed`, its side and its hash; nothing for rows of others."""
+class EmbeddingDataset:
+    """The parts of a folder that could be read, and their rows. skipped: (name, reason) of the rest. about: what `remp
+    embed` says of itself; nothing for rows of others."""
 
-    task: Items
-    rows: JoinedRows
-    hashes: dict[str, np.ndarray]
-    made_by: dict[str, Any]
-
-
-def open_dataset(folder: Place, labels: Path | None, engine: Engine) -> Dataset:
-    """All rows with their labels. labels: a CSV file, by name or number of the rows. Without one, the column `label`
-    has them; without that, for a dataset that `remp embed` made of a folder, the folder that a picture lies in."""
-    found = _find(folder, engine)
-    return found.dataset(_task(folder, labels, found))
-
-
-def open_unlabelled(folder: Place, classes: tuple[str, ...], engine: Engine) -> Dataset:
-    """All rows without a label, whatever the dataset says of labels."""
-    found = _find(folder, engine)
-    return found.dataset(unlabelled_task(found.names, classes, found.paths, found.skipped))
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The parts that could be read, their rows, (name, reason) of what was skipped, and what `remp embed` says."""
-
-    kept: list[PartFacts]
+    folder: Place
+    parts: list[PartFacts]
     rows: JoinedRows
     skipped: tuple[tuple[str, str], ...]
     about: dict[str, Any]
 
+    def task(self, labels: Path | None) -> Items:
+        """All rows with their labels. labels: a CSV file, by name or number of the rows. Without one, the column
+        `label` has them; without that, for a dataset that `remp embed` made of a folder, the folder that a picture lies
+        in."""
+        if labels is not None:
+            if not self._has_ids and any(name.endswith(".parquet") for name, _ in self.skipped):
+                raise DataError(
+                    f"{self.skipped[0][0]} cannot be read, so that the numbers of the rows in {labels} do not fit: "
+                    "repair the part, or give the rows a column of names"
+                )
+            task = with_labels(self._names, labels, by_number=not self._has_ids)
+            return replace(task, paths=self._paths, skipped=(*self.skipped, *task.skipped))
+        if any(part.labels is not None for part in self.parts):
+            given = [label for part in self.parts for label in part.labels or [None] * len(part.rows or ())]
+        elif self.about.get("kind") == "folder":
+            given = [class_of(name) for name in self._names]
+        else:
+            raise DataError(f"{self.folder} has no labels: give --labels FILE.csv with the columns name and label")
+        return replace(make_task(self._names, given, skipped=self.skipped), paths=self._paths)
+
+    def unlabelled_task(self, classes: tuple[str, ...]) -> Items:
+        """All rows without a label, whatever the dataset says of labels."""
+        return unlabelled_task(self._names, classes, self._paths, self.skipped)
+
     @property
-    def has_ids(self) -> bool:
-        return all(part.ids is not None for part in self.kept)
-
-    @cached_property
-    def names(self) -> list[str]:
-        if not self.has_ids:
-            return [str(number) for number in range(len(self.rows))]
-        return [name for part in self.kept for name in part.ids or ()]
-
-    @property
-    def pictures(self) -> Path | None:
-        """The folder of the pictures, if that is on this machine."""
-        source = self.about.get("source", "")
-        is_here = self.about.get("kind") == "folder" and "://" not in source and os.path.isdir(source)
-        return Path(source) if is_here else None
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        folder = self.pictures
-        return tuple(folder / name for name in self.names) if folder else ()
-
-    def dataset(self, task: Items) -> Dataset:
-        hashes = {"content_hashes": [f.contents for f in self.kept], "picture_hashes": [f.pictures for f in self.kept]}
-        known = {
+    def hashes(self) -> dict[str, np.ndarray]:
+        """(n,) of files and of pictures, as far as all parts have them."""
+        found = {"content_hashes": [p.contents for p in self.parts], "picture_hashes": [p.pictures for p in self.parts]}
+        return {
             name: np.concatenate([array for array in arrays if array is not None])
-            for name, arrays in hashes.items()
+            for name, arrays in found.items()
             if all(array is not None for array in arrays)
         }
-        return Dataset(task, self.rows, known, _made_by(self.about))
+
+    @property
+    def made_by(self) -> dict[str, Any]:
+        """The backbone of `remp embed`, its side and its hash; nothing for rows of others."""
+        names = {"backbone": "embedder", "side": "side", "embedder": "embedder_hash"}
+        is_known = all(name in self.about for name in names.values())
+        return {ours: self.about[theirs] for ours, theirs in names.items()} if is_known else {}
+
+    @property
+    def _has_ids(self) -> bool:
+        return all(part.ids is not None for part in self.parts)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        if not self._has_ids:
+            return [str(number) for number in range(len(self.rows))]
+        return [name for part in self.parts for name in part.ids or ()]
+
+    @cached_property
+    def _paths(self) -> tuple[Path, ...]:
+        """The pictures, if they are on this machine."""
+        source = self.about.get("source", "")
+        is_here = self.about.get("kind") == "folder" and "://" not in source and os.path.isdir(source)
+        return tuple(Path(source, name) for name in self._names) if is_here else ()
 
 
-def _find(folder: Place, engine: Engine) -> _Found:
+def open_dataset(folder: Place, engine: Engine) -> EmbeddingDataset:
+    """Look through all parts. Raises DataError where none can be read."""
     parts = [folder / name for name in part_names(folder)]
     facts = []
     with progress("reading the dataset", len(parts), unit="parts") as bar:
@@ -136,33 +142,10 @@ def _find(folder: Place, engine: Engine) -> _Found:
                 bar.say(f"{part} is left out: {found.problem}")
             facts.append(found)
             bar.advance()
-    kept = [found for found in facts if found.rows is not None and len(found.rows)]
     left_out = [(part.name, found.problem) for part, found in zip(parts, facts, strict=True) if found.problem]
+    kept = [(found, found.rows) for found in facts if found.rows is not None and len(found.rows)]
     if not kept:
         raise DataError(f"{folder} has no part that can be read" + (f": {left_out[0][1]}" if left_out else ""))
-    rows = JoinedRows(*(found.rows for found in kept if found.rows is not None))
+    rows = JoinedRows(*(rows for _, rows in kept))
     skipped = (*left_out, *(one for found in facts for one in found.skipped))
-    return _Found(kept, rows, skipped, EmbeddingParts(folder).about())
-
-
-def _made_by(about: dict[str, Any]) -> dict[str, Any]:
-    names = {"backbone": "embedder", "side": "side", "embedder": "embedder_hash"}
-    return {ours: about[theirs] for ours, theirs in names.items()} if all(n in about for n in names.values()) else {}
-
-
-def _task(folder: Place, labels: Path | None, found: _Found) -> Items:
-    names, skipped = found.names, found.skipped
-    if labels is not None:
-        if not found.has_ids and any(name.endswith(".parquet") for name, _ in skipped):
-            raise DataError(
-                f"{skipped[0][0]} cannot be read, so that the numbers of the rows in {labels} do not fit: repair the "
-                "part, or give the rows a column of names"
-            )
-        task = with_labels(names, labels, by_number=not found.has_ids)
-        return replace(task, paths=found.paths, skipped=(*skipped, *task.skipped))
-    if any(part.labels is not None for part in found.kept):
-        given = [label for part in found.kept for label in part.labels or [None] * len(part.rows or ())]
-        return make_task(names, given, folder=found.pictures, skipped=skipped)
-    if found.about.get("kind") == "folder":
-        return make_task(names, [class_of(name) for name in names], folder=found.pictures, skipped=skipped)
-    raise DataError(f"{folder} has no labels: give --labels FILE.csv with the columns name and label")
+    return EmbeddingDataset(folder, [found for found, _ in kept], rows, skipped, EmbeddingParts(folder).about())
