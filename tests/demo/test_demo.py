@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from remp.demo import SETTINGS, Scale, claim_folder, run_steps
+from remp.demo import SETTINGS, claim_folder, run_demo
 from remp.episodes import Protocol
 
 
@@ -40,12 +40,12 @@ def finished(memory, tiny, train_images, validation_images, test_images, tmp_pat
     """The whole demo on toy images, twice; made for the first test that asks and looked at by all."""
     if not memory:
         sets = {"train": train_images, "val": validation_images, "test": test_images}
-        scale = Scale(settings=tiny(), protocol=Protocol(3, 1, 4), n_episodes=30)
+        small = {"settings": tiny(), "protocol": Protocol(3, 1, 4), "n_episodes": 30}
         out = tmp_path_factory.mktemp("demo") / "runs" / "demo"
-        first = run_steps(out, sets, scale)
+        first = run_demo(out, sets, **small)
         content = _content(first.parent)
         capsys.readouterr()
-        memory["toy"] = Finished(first, content, run_steps(out, sets, scale), *capsys.readouterr())
+        memory["toy"] = Finished(first, content, run_demo(out, sets, **small), *capsys.readouterr())
     return memory["toy"]
 
 

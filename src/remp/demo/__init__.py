@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,35 +38,41 @@ SETTINGS: dict[str, Any] = {
 METHOD_SETTINGS: dict[str, dict[str, Any]] = {"remp": {"alpha": 1.0}, "protonet": {"scale": 0.02}}
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How much the demo does.
+def run_demo(
+    out: Path,
+    sets: Mapping[str, ImageSet] | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    protocol: Protocol | None = None,
+    n_episodes: int = 600,
+) -> Path:
+    """Train both methods, compare them on test classes, write the report and return its path.
 
-    settings: of both trainings, on top of SETTINGS. protocol, n_episodes, seed: of the test.
+    A folder that exists is left alone: the next free one of out, out-2, out-3 … is taken. sets: one per split, by
+    default glyphs. settings: of both trainings, on top of SETTINGS. protocol, n_episodes: of the test.
     """
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    protocol: Protocol = field(default_factory=Protocol)
-    n_episodes: int = 600
-    seed: int = 0
-
-
-def run_demo(out: Path) -> Path:
-    """Train both methods on glyphs, compare them on test classes, write the report and return its path.
-
-    A folder that exists is left alone: the next free one of out, out-2, out-3 … is taken.
-    """
-    sets = {split: open_data("glyphs", split) for split in ("train", "val", "test")}
-    return run_steps(out, sets, Scale())
-
-
-def run_steps(out: Path, sets: Mapping[str, ImageSet], scale: Scale) -> Path:
-    """The demo on any sets, one per split, and at any scale."""
+    sets = sets or {split: open_data("glyphs", split) for split in ("train", "val", "test")}
     started = time.perf_counter()
     folder = claim_folder(out)
-    print(_opening(sets, scale, folder), flush=True)
-    trained = {method: _train(method, folder / method, sets, scale) for method in METHOD_SETTINGS}
-    results = _evaluate(trained, folder, sets["test"], scale)
+    configs = {
+        method: make_config({**SETTINGS, "method": method, **own, **(settings or {})})
+        for method, own in METHOD_SETTINGS.items()
+    }
+    counts = ", ".join(f"{len(images.class_names)} {split}" for split, images in sets.items())
+    print(
+        f"Classes of {sets['train'].name}: {counts}; no class is in two splits.\n"
+        f"ReMP, then ProtoNet: the same network, the same {configs['remp'].episodes} training episodes. "
+        f"Everything goes to {folder}/",
+        flush=True,
+    )
+    trained: dict[str, Trained] = {}
+    for method, config in configs.items():
+        print(f"\nTraining {method}", flush=True)
+        best = train(
+            config, out=folder / method, train_set=sets["train"], validation_set=sets["val"], print_settings=False
+        )
+        trained[method] = load(best)
+    results = _evaluate(trained, folder, sets["test"], protocol or Protocol(), n_episodes)
     print(f"\n{comparison_table(results)}\n\n{conclusion(results)}", flush=True)
     histories = {type(one.method).__name__: read_history(folder / method) for method, one in trained.items()}
     from remp.demo.page import write_demo_report  # here, because it draws: matplotlib takes a second to import
@@ -103,22 +108,9 @@ def conclusion(results: list[Result]) -> str:
     )
 
 
-def _opening(sets: Mapping[str, ImageSet], scale: Scale, folder: Path) -> str:
-    counts = ", ".join(f"{len(images.class_names)} {split}" for split, images in sets.items())
-    n_episodes = {**SETTINGS, **scale.settings}["episodes"]
-    return (
-        f"Classes of {sets['train'].name}: {counts}; no class is in two splits.\n"
-        f"ReMP, then ProtoNet: the same network, the same {n_episodes} training episodes. Everything goes to {folder}/"
-    )
-
-
-def _train(method: str, folder: Path, sets: Mapping[str, ImageSet], scale: Scale) -> Trained:
-    config = make_config({**SETTINGS, "method": method, **METHOD_SETTINGS[method], **scale.settings})
-    print(f"\nTraining {method}", flush=True)
-    return load(train(config, out=folder, train_set=sets["train"], validation_set=sets["val"], print_settings=False))
-
-
-def _evaluate(trained: Mapping[str, Trained], folder: Path, images: ImageSet, scale: Scale) -> list[Result]:
+def _evaluate(
+    trained: Mapping[str, Trained], folder: Path, images: ImageSet, protocol: Protocol, n_episodes: int
+) -> list[Result]:
     """ReMP, its network without rectification, and ProtoNet on the same episodes; every accuracy is saved."""
     contestants = {
         "remp": trained["remp"],
@@ -127,7 +119,7 @@ def _evaluate(trained: Mapping[str, Trained], folder: Path, images: ImageSet, sc
     }
     results = []
     for name, contestant in contestants.items():
-        result = evaluate(contestant, images, scale.protocol, n_episodes=scale.n_episodes, seed=scale.seed)
+        result = evaluate(contestant, images, protocol, n_episodes=n_episodes, seed=0)
         result.save(folder / f"{name}.json")
         results.append(result)
     return results

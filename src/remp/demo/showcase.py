@@ -18,6 +18,7 @@ from remp.rectification.transform import FeatureTransform
 from remp.trained import Trained
 
 BATCH = 50  # episodes that are looked at together
+LEAST_GAIN = 5  # queries that rectification corrects in the episode that is shown
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,12 @@ class Showcase:
         """Which queries a stage answers right: bool (Q,)."""
         return stage.predictions == self.query_labels
 
+    def own_attention(self, stage: Stage) -> float:
+        """The share of the attention that attracts, of a stage, that goes to queries of the prototype's own class."""
+        weights = stage.attention.clip(min=0)
+        own = weights[self.query_labels, range(len(self.query_labels))]
+        return float(own.sum() / max(weights.sum(), 1e-12))
+
     @property
     def corrected(self) -> np.ndarray:
         return ~self.right(self.before) & self.right(self.after)
@@ -75,7 +82,7 @@ def find_showcase(
     *,
     n_episodes: int = 600,
     seed: int = 0,
-    least_gain: int = 5,
+    least_gain: int = LEAST_GAIN,
 ) -> Showcase:
     """The first drawn episode in which rectification gets `least_gain` more queries right, or the one with most."""
     method = _rectifying(trained)
