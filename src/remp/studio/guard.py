@@ -68,10 +68,7 @@ class Guard:
         self.cookie_name = f"remp-studio-{port}"  # cookies know no ports: two studios would share one
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
+        if scope["type"] != "http":  # nothing else is served
             return
         headers = {name: value for name, value in reversed(scope["headers"])}
         answer = self._refusal(scope, headers)

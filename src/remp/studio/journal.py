@@ -143,7 +143,8 @@ class Journal:
         made_with: the backbone and the side, to be kept in a new journal.
         """
         if self._header is None:
-            witnesses = {name: witness for name in _chosen(names) if (witness := _witness(folder / name))}
+            spread = names[:: max(1, len(names) // _WITNESSES)][:_WITNESSES]
+            witnesses = {name: witness for name in spread if (witness := _witness(folder / name))}
             self._header = {"journal": _FORMAT, "folder": str(folder), **(made_with or {}), "witnesses": witnesses}
             self.append(self._header)
             return
@@ -218,12 +219,6 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def _chosen(names: Sequence[str]) -> list[str]:
-    """Evenly spread names."""
-    step = max(1, len(names) // _WITNESSES)
-    return list(names[::step][:_WITNESSES])
 
 
 def labels_header(path: Path | None) -> dict[str, str]:

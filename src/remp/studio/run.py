@@ -9,7 +9,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -46,7 +46,7 @@ class StudioOptions:
     port: int = 0
     anyone: bool = False
     browser: bool = True
-    say: Callable[[str], None] = field(default=print)
+    say: Callable[[str], None] = print
 
 
 def run_studio(folder: Path, options: StudioOptions) -> None:
@@ -156,6 +156,10 @@ def _greet(options: StudioOptions, address: str, token: Callable[[], str], sessi
     def fresh() -> str:
         return f"{address}?token={token()}"
 
+    def print_more() -> None:
+        for _ in sys.stdin:
+            options.say(f"  {fresh()}")
+
     options.say(f"{len(session.task.names):,} pictures. Label them here:\n  {fresh()}")
     for notice in session.notices:
         options.say(notice)
@@ -163,12 +167,7 @@ def _greet(options: StudioOptions, address: str, token: Callable[[], str], sessi
         threading.Thread(target=webbrowser.open, args=(fresh(),), daemon=True).start()
     if sys.stdin is not None and sys.stdin.isatty():
         options.say("The address works once: Enter prints another. Ctrl+C ends; everything is kept.")
-        threading.Thread(target=_more_addresses, args=(options.say, fresh), daemon=True).start()
-
-
-def _more_addresses(say: Callable[[str], Any], fresh: Callable[[], str]) -> None:
-    for _ in sys.stdin:
-        say(f"  {fresh()}")
+        threading.Thread(target=print_more, daemon=True).start()
 
 
 class OneServer:

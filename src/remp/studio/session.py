@@ -191,14 +191,15 @@ class Session:
                     self._wake.wait()
                 if self.is_stopped:
                     return
+                assert self.features is not None  # for mypy: this is what was waited for
                 features, given, version = self.features, self._given(), self.state.version
                 checks = self._valid_checks()
             _import_libraries()  # not before there are features: until then the first page needs the processor
             try:
-                self._predict(features, given, version, checks)  # type: ignore[arg-type]
+                self._predict(features, given, version, checks)
             except Exception as error:  # the page stays, and says what is wrong
                 kept = Insight(version, groups=self.insight.groups)
-                self._publish(features, kept, f"predictions failed: {error}")  # type: ignore[arg-type]
+                self._publish(features, kept, f"predictions failed: {error}")
 
     def _predict(self, features: Features, given: Labels, version: int, checks: list[Check]) -> None:
         """Publish the classes, then what to label next and what to look at, unless there are newer labels by then."""
