@@ -3,8 +3,8 @@
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
+from collections.abc import Generator, Iterable
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,44 +96,32 @@ def embed(
     parts = EmbeddingParts(target)
     blocks = parts.begin(place(source), embedder, found)
     done = parts.finished(blocks)
-    skipped = [*left_out, *(one for number in sorted(done) for one in done[number])]
     left = [number for number in range(len(blocks)) if number not in done]
     n_before = sum(len(blocks[number]) - len(done[number]) for number in done)
-    cache = _SharedCache(embedder) if engine is None else None
-    try:
-        made, newly_skipped, problems = _embed_blocks(
-            parts, blocks, left, engine or Threads(), EmbedBlock(embedder, cache)
-        )
-    finally:
-        if cache:
-            cache.close()
-    skipped = sorted([*skipped, *newly_skipped])
-    if skipped:
-        parts.write_skipped(skipped)
-    seconds = time.perf_counter() - started
-    return EmbeddedParts(target, n_before + made, n_before, tuple(skipped), tuple(problems), seconds)
-
-
-def _embed_blocks(
-    parts: EmbeddingParts, blocks: list[Block], left: list[int], engine: Engine, work: Callable[[Block], Part]
-) -> tuple[int, list[tuple[str, str]], list[str]]:
-    """Write the part of each block that is left when it is finished: how many pictures these hold, what was skipped and
-    what kept whole blocks from being read."""
-    made, skipped, problems = 0, list[tuple[str, str]](), list[str]()
-    total, to_do = (sum(len(blocks[number]) for number in some) for some in (range(len(blocks)), left))
-    with warnings.catch_warnings(), progress("embedding", total, unit="pictures", done=total - to_do) as bar:
+    n, n_done = n_before, sum(len(blocks[number]) for number in done)
+    skipped, problems = [*left_out, *(one for some in done.values() for one in some)], list[str]()
+    with (
+        closing(_SharedCache(embedder)) if engine is None else nullcontext() as cache,
+        warnings.catch_warnings(),
+        progress("embedding", sum(map(len, blocks)), unit="pictures", done=n_done) as bar,
+    ):
         warnings.filterwarnings("ignore", module=r"PIL\.")  # of pictures that are read or skipped all the same
-        for at, part in engine.finished(work, [blocks[number] for number in left]):
+        work = EmbedBlock(embedder, cache)
+        for at, part in (engine or Threads()).finished(work, [blocks[number] for number in left]):
             number = left[at]
             if part.problem:
                 problems.append(part.problem)
                 bar.say(part.problem)
             else:
                 parts.write(number, blocks[number], part)
-                made += len(part.names)
+                n += len(part.names)
                 skipped += part.skipped
             bar.advance(len(blocks[number]))
-    return made, skipped, problems
+    skipped.sort()
+    if skipped:
+        parts.write_skipped(skipped)
+    seconds = time.perf_counter() - started
+    return EmbeddedParts(target, n, n_before, tuple(skipped), tuple(problems), seconds)
 
 
 @dataclass(frozen=True)
@@ -157,7 +145,7 @@ class EmbedBlock:
             return Part(problem=str(error))
 
     def _part(self, block: Block) -> Part:
-        part, made = Part(), _Made(self.embedder)
+        made, skipped = _Made(self.embedder), list[tuple[str, str]]()
         known = self.cache.contents if self.cache else set[bytes]()
         read: list[tuple[Item, bytes]] = []  # each with its content hash
         with closing(self._readings(block.items(), known)) as readings:
@@ -165,7 +153,7 @@ class EmbedBlock:
                 if self.cache and self.cache.is_stopped.is_set():
                     break
                 if picture.reason:
-                    part.skipped.append((item.name, picture.reason))
+                    skipped.append((item.name, picture.reason))
                     continue
                 made.take(picture)
                 read.append((item, picture.content))
@@ -178,13 +166,15 @@ class EmbedBlock:
                 made.take(picture)
             made.flush()
             self.cache.add(made)
-        part.names = [item.name for item, _ in read]
-        part.labels = [item.label for item, _ in read]
-        part.contents = [content for _, content in read]
-        part.pictures = np.array([made.rows[content][1] for content in part.contents], np.uint64)
-        values = [made.rows[content][0] for content in part.contents]
-        part.values = np.stack(values) if values else np.empty((0, self.embedder.dim), np.float32)
-        return part
+        rows = [made.rows[content] for _, content in read]
+        return Part(
+            names=[item.name for item, _ in read],
+            contents=[content for _, content in read],
+            pictures=np.array([picture for _, picture in rows], np.uint64),
+            values=np.stack([row for row, _ in rows]) if rows else np.empty((0, self.embedder.dim), np.float32),
+            labels=[item.label for item, _ in read],
+            skipped=skipped,
+        )
 
     def _readings(self, items: Iterable[Item], known: set[bytes]) -> Generator[tuple[Item, Picture], None, None]:
         return read_ahead(lambda item: _read(item, self.embedder.side, known), items, ahead=16)

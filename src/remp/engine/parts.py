@@ -26,7 +26,7 @@ _UNFOLDING = 50
 _KEY, _LEFT_OUT = b"remp.block", b"remp.skipped"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Part:
     """The pictures of a block that could be read. values: (n, dim) float32. contents: hashes of the files, pictures:
     (n,) uint64 of what they show. labels: None where there are none. skipped: (name, reason) of the others.
@@ -111,10 +111,12 @@ class EmbeddingParts:
 
     def _check(self, about: dict[str, Any]) -> None:
         there = self.about()
-        for name, meaning in (("source", "pictures"), ("embedder_hash", "embedder")):
-            if there.get(name) != about[name]:
-                what = (there.get(name), about[name]) if name == "source" else _embedders(there, about)
-                raise ConfigError(f"{self.folder} is of the {meaning} {what[0]}, not {what[1]}: give another --out")
+        was, now = there.get("source"), about["source"]
+        if was != now:
+            raise ConfigError(f"{self.folder} is of the pictures {was}, not {now}: give another --out")
+        if there.get("embedder_hash") != about["embedder_hash"]:
+            was, now = (f"{one.get('embedder')} at {one.get('side')} pixels" for one in (there, about))
+            raise ConfigError(f"{self.folder} is of the embedder {was}, not {now}: give another --out")
 
     def about(self) -> dict[str, Any]:
         """What made the embeddings; nothing if this is no folder of ours."""
@@ -179,10 +181,6 @@ def skipped_in(metadata: dict[bytes, bytes] | None) -> list[tuple[str, str]]:
     if not isinstance(found, list) or not all(_are_texts(pair) and len(pair) == 2 for pair in found):
         raise DataError("what was skipped cannot be read: needed pairs of a name and a reason")
     return [(name, why) for name, why in found]
-
-
-def _embedders(*abouts: dict[str, Any]) -> list[str]:
-    return [f"{about.get('embedder')} at {about.get('side')} pixels" for about in abouts]
 
 
 def _unpacked(content: bytes) -> bytes:
