@@ -6,7 +6,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, islice
@@ -122,20 +122,25 @@ class Place:
         return int(self._info().size or 0)
 
     def files(self, *, deep: bool = False) -> list[str]:
-        """The names of the files in a folder, sorted; deep: and below it, with "/". None where there is no folder."""
+        """The names of the files in a folder, sorted; none where there is no folder. deep: and below it, with "/"."""
         if self.is_local:
-            return _mended(self, lambda folder: _local_files(folder, deep), self.path) if self.path.is_dir() else []
+            if not self.path.is_dir():
+                return []
+            with _reading(self):
+                return _local_files(self.path, deep)
         from pyarrow.fs import FileSelector, FileType
 
         system, path = self._open()
-        found = _mended(self, system.get_file_info, FileSelector(path, allow_not_found=True, recursive=deep))
+        with _reading(self):
+            found = system.get_file_info(FileSelector(path, allow_not_found=True, recursive=deep))
         start = len(path.rstrip("/")) + 1
         return sorted(info.path[start:] for info in found if info.type == FileType.File)
 
     def open(self) -> Any:
         """A pyarrow file that reads what is asked for."""
         system, path = self._open()
-        return _mended(self, system.open_input_file, path)
+        with _reading(self):
+            return system.open_input_file(path)
 
     def read(self) -> bytes:
         """All of a file. Raises OSError."""
@@ -155,7 +160,8 @@ class Place:
 
     def _info(self) -> Any:
         system, path = self._open()
-        return _mended(self, system.get_file_info, path)
+        with _reading(self):
+            return system.get_file_info(path)
 
     def _open(self) -> tuple[Any, str]:
         """A file system of pyarrow, and the path in it."""
@@ -182,9 +188,11 @@ def place(address: "str | Path | Place") -> Place:
     return address if isinstance(address, Place) else Place(str(address))
 
 
-def _mended(where: Place, ask: Any, what: Any) -> Any:
+@contextmanager
+def _reading(where: Place) -> Iterator[None]:
+    """Raise DataError for what the system cannot read inside."""
     try:
-        return ask(what)
+        yield
     except OSError as error:
         raise DataError(f"{where} cannot be read: {str(error).splitlines()[0]}") from error
 
