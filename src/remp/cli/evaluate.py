@@ -15,6 +15,7 @@ from remp.cli.options import (
     SeveralShots,
     Shots,
     Ways,
+    all_shots,
     file_and_settings,
     make_protocol,
 )
@@ -50,8 +51,9 @@ def evaluate(
     from remp.evaluation.evaluate import evaluate as run
     from remp.models import load
 
-    n_shot = list(n_shot)
-    file, overrides = file_and_settings(checkpoint, context.args, n_shot)
+    more: list[str] = []
+    file, overrides = file_and_settings(checkpoint, context.args, more)
+    n_shot = all_shots(context, n_shot, more)
     if file is None:
         raise RempError("no checkpoint was given: give a file, the folder of a run, or the name of a shipped model")
     if "method" in overrides:
@@ -134,7 +136,8 @@ def compare(
     from remp.evaluation.compare import chosen_methods, compare_features
     from remp.report.comparison import check_free, write_comparison
 
-    protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in (*n_shot, *context.args)]
+    n_shot = all_shots(context, n_shot, context.args)
+    protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in n_shot]
     names = chosen_methods(",".join(methods), reference)
     name, data, embed = _source(features, data, side)
     images = open_data(data, split)

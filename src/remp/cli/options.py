@@ -52,13 +52,21 @@ def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> A
     return Protocol(n_way, shots[0] if len(shots) == 1 else tuple(shots), n_query, distribution)
 
 
+def all_shots(context: typer.Context, given: list[str], more: list[str]) -> list[str]:
+    """The numbers of --n-shot 1 5: an option takes one value, so that `more` is left over."""
+    source = context.get_parameter_source("n_shot")
+    if more and source and source.name == "DEFAULT":
+        raise ConfigError(f"got {more[0]!r}, which belongs to no option; numbers of shots are given as --n-shot 1 5")
+    return [*given, *more]
+
+
 def file_and_settings(
     first: str | None, rest: list[str], shots: list[str] | None = None
 ) -> tuple[str | None, dict[str, Any]]:
     """The file, None where there is none, and the settings that flags change; values are read as YAML.
 
     first, rest: what the command line left over. Where a flag came before the file, the flag is the first of it.
-    shots: gets the bare numbers, which belong to --n-shot 1 5: an option takes one value.
+    shots: gets the bare numbers, for `all_shots`.
 
     >>> file_and_settings("a.yaml", ["--alpha", "0.5", "--crop-area=[0.3, 1]"])
     ('a.yaml', {'alpha': 0.5, 'crop_area': [0.3, 1]})
