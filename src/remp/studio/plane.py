@@ -87,12 +87,10 @@ class Cartographer:
 
 def _between(values: np.ndarray, landmarks: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Each row at the mean place of its nearest landmarks, the nearest weighing most."""
-    from sklearn.neighbors import NearestNeighbors
+    from sklearn.neighbors import KNeighborsRegressor
 
-    distances, neighbours = NearestNeighbors(n_neighbors=_NEIGHBOURS).fit(landmarks).kneighbors(values)
-    weights = 1 / (distances + 1e-6) ** 2
-    weights /= weights.sum(1, keepdims=True)
-    return (places[neighbours] * weights[..., None]).sum(1)
+    model = KNeighborsRegressor(_NEIGHBOURS, weights=lambda distances: 1 / (distances + 1e-6) ** 2)
+    return model.fit(landmarks, places).predict(values)
 
 
 def _fitted(places: np.ndarray) -> np.ndarray:
