@@ -242,7 +242,6 @@ def write_sample(folder: Path) -> Path:
             large.save(Path(partial) / f"digit-{number:04d}.png")
         if folder.exists():
             folder.rmdir()  # empty, as was seen above
-        (Path(partial)).rename(folder)
-        Path(partial).mkdir()  # for its end
+        Path(partial).rename(folder)
     folder.chmod(0o755)
     return folder
