@@ -1,7 +1,7 @@
 """`remp reproduce`: the paper's tables and figures."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,16 +53,15 @@ def reproduce(
     print(f"tables and figures: {folder}/")
 
 
-def _show(items: list[dict[str, object]]) -> None:
+def _show(items: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold")
-    for column, justify in (("item", "left"), ("what it shows", "left"), ("trainings", "right"), ("missing", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    table.add_column("time for the missing trainings, one core", justify="right")
+    table = Table("item", "what it shows", box=None, header_style="bold")
+    for column in ("trainings", "missing", "time for the missing trainings, one core"):
+        table.add_column(column, justify="right")
     for item in items:
-        minutes = float(str(item["minutes"]))
-        cost = "none" if not item["missing"] else f"{minutes / 60:.1f} h" if minutes else "not measured"
-        table.add_row(str(item["item"]), str(item["title"]), str(item["trainings"]), str(item["missing"]), cost)
+        hours = f"{item['minutes'] / 60:.1f} h" if item["minutes"] else "not measured"
+        cost = hours if item["missing"] else "none"
+        table.add_row(item["item"], item["title"], str(item["trainings"]), str(item["missing"]), cost)
     Console().print(table)
