@@ -67,7 +67,7 @@ class LabelledPictures:
 
 def of_labelling(labelling: Labelling, folder: Path) -> LabelledPictures:
     """What came out of a labelling of the pictures in a folder."""
-    classes = [*labelling.task.class_names, None]  # None at -1
+    classes = [*labelling.task.class_names, None]  # -1 is no class
     return LabelledPictures(
         folder,
         labelling.task.names,
@@ -85,7 +85,7 @@ def read_results(results: Path, pictures: Path | None = None) -> LabelledPicture
     items = _read_items(results / "labels.json")
     _check_table(results / "labels.csv", items, pictures)
     paths = tuple(pictures / item["file"] for item in items)
-    missing = [path for path in paths if not os.path.isfile(path)]  # which no name makes raise
+    missing = [path for path in paths if not os.path.isfile(path)]  # unlike Path.is_file, raises for no name
     if missing:
         raise DataError(
             f"{len(missing)} of {len(paths)} pictures are not there; the first: {shortened(str(missing[0]))}. If they "
@@ -239,7 +239,7 @@ def split(pictures: LabelledPictures, options: ExportOptions) -> tuple[list[int]
     for number, label in labels.items():
         members_of[label].append(number)
     for members in members_of.values():
-        n_held = min(round(options.validation * len(members)), len(members) - 1)  # a class without training is none
+        n_held = min(round(options.validation * len(members)), len(members) - 1)  # one stays for training
         if options.validation and len(members) > 1:
             n_held = max(n_held, 1)
         validation += random.permutation(members)[:n_held].tolist()

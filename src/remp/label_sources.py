@@ -99,7 +99,7 @@ def read_source(
     if engine is not None:
         embedder = model.embedder() if model else find_embedder(options.backbone, side=options.side)
         key = digest(os.path.abspath(path).encode("utf-8", "surrogateescape"), embedder.hash.encode()).hex()
-        kept = home() / "datasets" / key  # for the next run, too, which embeds what is new
+        kept = home() / "datasets" / key  # kept, so that the next run embeds only what is new
         if EmbeddingParts(place(kept)).is_outdated():
             shutil.rmtree(kept)
         folder = embed(path, kept, backbone=embedder, engine=engine).folder
@@ -150,7 +150,7 @@ def _read_dataset(
         )
     if model:
         model.check_rows(found.rows, folder)
-        if found.made_by and model.learned.embedder:  # of other features, nobody knows what made them
+        if found.made_by and model.learned.embedder:  # features of others do not say what made them
             backbone = f"{found.made_by['backbone']} at {found.made_by['side']} pixels of {folder}"
             model.check_embedder(backbone, found.made_by["embedder"])
     else:

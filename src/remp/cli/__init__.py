@@ -76,7 +76,7 @@ def main() -> None:
         if is_first_process():
             _tell(error)
         sys.exit(130)
-    except BrokenPipeError:  # head has seen enough
+    except BrokenPipeError:  # the reader is gone, as head is when it has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to be flushed at the end
         sys.exit(0)
     except (RempError, OSError) as error:

@@ -25,7 +25,7 @@ from remp.system.memory import keep_freed_memory
 from remp.system.progress import progress
 from remp.system.threads import read_ahead
 
-BLOCK = 1024  # pictures in a part: what a worker that dies has done for nothing is at most that
+BLOCK = 1024  # pictures in a part: the most that is lost with a worker
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def embed(
         warnings.catch_warnings(),
         progress("embedding", sum(map(len, blocks)), unit="pictures", done=n_done) as bar,
     ):
-        warnings.filterwarnings("ignore", module=r"PIL\.")  # of pictures that are read or skipped all the same
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # such pictures are read, or skipped with a reason
         work = EmbedBlock(embedder, cache)
         for at, part in (engine or Threads()).finished(work, [blocks[number] for number in left]):
             number = left[at]
@@ -138,7 +138,7 @@ class EmbedBlock:
             self.cache.is_stopped.set()
 
     def __call__(self, block: Block) -> Part:
-        keep_freed_memory()  # of a batch, for the next: fresh pages cost a fifth of the time
+        keep_freed_memory()  # the next batch reuses it: fresh pages cost a fifth of the time
         try:
             return self._part(block)
         except DataError as error:  # of a Parquet file that cannot be read

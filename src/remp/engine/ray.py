@@ -100,7 +100,7 @@ def _made_of_row(row: dict[str, Any], handle: list[Any]) -> dict[str, Any]:
 @contextmanager
 def _quiet_ray_data() -> Iterator[Any]:
     """The module ray.data, which meanwhile says nothing: its lines would stand between those of the progress bar."""
-    os.environ.setdefault("RAY_DATA_USAGE_DISABLED", "1")  # or it asks and tells others how it was used
+    os.environ.setdefault("RAY_DATA_USAGE_DISABLED", "1")  # or Ray Data asks to report how it is used
     import ray.data
 
     log = logging.getLogger("ray.data")

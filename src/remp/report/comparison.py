@@ -118,7 +118,7 @@ def comparison_plot(comparison: Comparison) -> bytes:
         for axes, table in zip(figure.subplots(1, len(tables), squeeze=False)[0], tables, strict=True):
             _draw(axes, table)
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        once = dict(zip(labels, handles, strict=True))  # each colour and line
+        once = dict(zip(labels, handles, strict=True))  # one entry for each colour and line
         figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=len(once), fontsize=9)
         return png()
 

@@ -16,7 +16,7 @@ from remp.untrusted import border, listed, shortened
 
 # Read at once from the file, so that a row group of gigabytes is not.
 _BUFFER_BYTES = 4 << 20
-_FREE_ROWS = 1_000_000  # which equal rows may have in a few bytes
+_FREE_ROWS = 1_000_000  # that any file may have: equal rows take next to no bytes
 _AGAIN = "it is damaged; write it again"
 
 

@@ -96,7 +96,7 @@ def joined_parts(rows: JoinedRows) -> list[tuple[Rows, int]]:
     firsts = rows.starts[::together]
     return [
         (group[0] if len(group) == 1 else JoinedRows(*group), first)
-        for group, first in zip(groups, firsts, strict=False)  # the last start is the end
+        for group, first in zip(groups, firsts, strict=False)  # the starts end with the number of all rows
     ]
 
 

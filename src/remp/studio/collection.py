@@ -32,7 +32,7 @@ from remp.studio.state import UNKNOWN, StudioClass
 from remp.system.files import home
 from remp.system.progress import progress
 
-_PORTION, _PORTIONS = 256, 100  # pictures embedded between two looks at whether to stop: at least, and how many looks
+_PORTION, _PORTIONS = 256, 100  # pictures are embedded in at most 100 portions of at least 256
 _SOON = 1500  # unlabelled pictures that the first answer to an action is learned from, at most
 _MOST_TWINS = 40  # pictures that look alike in one finding
 # Features are kept rooted, unless they are signed, and of unit length; the rest of the transform depends on the labels.
@@ -65,7 +65,7 @@ class Features:
     def duplicates(self) -> Duplicates:
         """Rows that are the same file or look the same: labels do not change that."""
         groups = [*equal_groups(self.content_hashes), *near_groups(self.picture_hashes)]
-        twins = np.unique(np.concatenate([np.empty(0, np.int64), *groups]))  # few: the others are not looked at again
+        twins = np.unique(np.concatenate([np.empty(0, np.int64), *groups]))  # few: only these are compared again
         found = find_duplicates(
             len(twins),
             self.content_hashes[twins],
@@ -114,7 +114,7 @@ class Embedding:
                     portion, left = left[:n_portion], left[n_portion:]
                     run.embed(portion)
                     bar.advance(len(portion))
-                    if not left:  # what has the same content as another is filled in, which takes a look at everything
+                    if not left:  # fills in what has the content of another; once, as it looks at all
                         run.take_cached()
                         left = run.left()
                     self.n_done, self.reasons = int(run.is_done.sum()), dict(run.reasons)
@@ -290,7 +290,7 @@ def _of_all(
     n: int, features: Features, numbers: np.ndarray, labelling: Labelling, surroundings: Surroundings | None
 ) -> Prediction:
     """A labelling of the embedded items as a prediction of all n. numbers: (N,) of its classes in the studio."""
-    named = np.append(numbers, -1)  # -1 at -1
+    named = np.append(numbers, -1)  # -1 stays -1
     return Prediction(
         best=_spread(named[labelling.best], features.items, n, -1),
         runner_up=_spread(named[labelling.runner_up], features.items, n, -1),

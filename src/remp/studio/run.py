@@ -23,6 +23,7 @@ from remp.export import journal_of
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.report.thumbnails import Thumbnails
 from remp.studio.collection import open_collection
+from remp.studio.exports import export_session
 from remp.studio.journal import Journal, labels_header
 from remp.studio.session import Session, open_session
 
@@ -58,7 +59,6 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
         from remp.studio.server import make_app
     except ImportError as error:
         raise ConfigError(f"{error.name} is not installed: pip install starlette uvicorn") from error
-    from remp.studio.exports import export_session
 
     _check_host(options)
     folder = Path(os.path.abspath(folder))
@@ -194,7 +194,7 @@ class OneServer:
         self._open.flush()
 
     def close(self) -> None:
-        if os.name == "nt":  # deletes no file that is open
+        if os.name == "nt":  # Windows deletes no file that is open
             self._open.close()
         self._file.unlink(missing_ok=True)
         self._open.close()
@@ -219,7 +219,7 @@ def _lock(file: IO[str]) -> bool:
     return True
 
 
-_SIDE, _MARGIN = 80, 1  # pixels of a digit's picture; white around its eight by eight
+_SIDE, _MARGIN = 80, 1  # pixels of a picture, and white ones around the eight by eight of a digit
 N_DIGITS = 1797
 SIDE_FOR_NETWORK = 128  # pixels that the network is fed: digits have few
 

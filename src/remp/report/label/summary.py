@@ -13,7 +13,7 @@ from remp.report import percent
 from remp.untrusted import visible
 
 _MOST = 10  # findings and names that are shown; the report has all
-_WEAK = 0.5  # rectification that counts for less of its usual weight is told
+_WEAK = 0.5  # rectification with less than this share of its usual weight is mentioned
 _MEANING = {
     "given": "examples with a label",
     "labelled": "got a label",
