@@ -1,6 +1,7 @@
 """A file and flags of settings on the command line, in any order."""
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
@@ -29,11 +30,29 @@ def test_a_value_is_not_taken_for_a_file():
     assert file_and_settings(None, []) == (None, {})
 
 
-@pytest.mark.parametrize("order", [("a.yaml", ["5", "10"]), ("5", ["10", "a.yaml"]), ("5", ["a.yaml", "10"])])
-def test_bare_numbers_are_further_shots(order):
-    shots = ["1"]
-    assert file_and_settings(*order, shots) == ("a.yaml", {})
-    assert shots == ["1", "5", "10"]
+@pytest.mark.parametrize(
+    ("arguments", "shots"),
+    [
+        (["--n-shot", "1", "5", "x"], ["1", "5"]),
+        (["x", "--n-shot=1", "5", "--seed", "3"], ["1", "5"]),
+        (["x", "--n-shot", "1,2", "2,3", "--n-shot", "4"], ["1,2", "2,3", "4"]),
+        (["--n-shot", "5", "7", "--n-way", "6", "x"], ["5", "7"]),
+        (["x"], ["1"]),
+    ],
+)
+def test_numbers_after_n_shot_are_further_shots(arguments, shots):
+    for name in ("evaluate", "compare"):
+        command = typer.main.get_command(cli.app).commands[name]
+        place = arguments.index("x")
+        features = ["--features"] if name == "compare" else []
+        context = command.make_context(name, [*arguments[:place], *features, *arguments[place:]])
+        assert list(context.params["n_shot"]) == shots
+
+
+@pytest.mark.parametrize("flags", [["--seed", "0", "1"], ["--n-way", "5", "10"], ["--n-shot", "1", "--seed", "3", "5"]])
+def test_a_number_after_another_option_is_not_taken_for_shots(flags):
+    assert "got 'x' and" in str(raised("evaluate", "x", *flags))
+    assert "unexpected extra argument" in CliRunner().invoke(cli.app, ["compare", "--features", "x", *flags]).output
 
 
 def test_flags_are_the_names_of_the_settings():

@@ -14,13 +14,12 @@ from remp.cli import evaluate as cli_evaluate
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
 from remp.cli import train as cli_train
-from remp.cli.options import Command
+from remp.cli.options import Command, ShotsCommand
 from remp.errors import Interrupted, RempError
 from remp.system.progress import is_first_process
 from remp.version import __version__
 
 _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}  # settings of a method as flags
-_SEVERAL = {"allow_extra_args": True}  # --n-shot 1 5: an option takes one value, the others come as extra ones
 
 app = typer.Typer(
     help="Few-shot image classification: label pictures, train networks, evaluate and compare methods.",
@@ -37,8 +36,8 @@ app.command(cls=Command)(cli_label.studio)
 app.command(cls=Command)(cli_label.export)
 app.command(cls=Command)(cli_evaluate.audit)
 app.command(cls=Command)(cli_reproduce.reproduce)
-app.command(context_settings=_SEVERAL, cls=Command)(cli_evaluate.compare)
-app.command(context_settings=_EXTRA, cls=Command)(cli_evaluate.evaluate)
+app.command(cls=ShotsCommand)(cli_evaluate.compare)
+app.command(context_settings=_EXTRA, cls=ShotsCommand)(cli_evaluate.evaluate)
 app.command(cls=Command)(cli_evaluate.episodes)
 
 

@@ -51,9 +51,7 @@ def evaluate(
     from remp.evaluation.evaluate import evaluate as run
     from remp.models import load
 
-    more: list[str] = []
-    file, overrides = file_and_settings(checkpoint, context.args, more)
-    n_shot = all_shots(context, n_shot, more)
+    file, overrides = file_and_settings(checkpoint, context.args)
     if file is None:
         raise RempError("no checkpoint was given: give a file, the folder of a run, or the name of a shipped model")
     if "method" in overrides:
@@ -108,7 +106,6 @@ def episodes(
 
 
 def compare(
-    context: typer.Context,
     features: Annotated[
         str, typer.Option(help="A checkpoint, the folder of a run, a shipped model, efficientnet-lite0 or timm:NAME.")
     ],
@@ -136,7 +133,6 @@ def compare(
     from remp.evaluation.compare import chosen_methods, compare_features
     from remp.report.comparison import check_free, write_comparison
 
-    n_shot = all_shots(context, n_shot, context.args)
     protocols = [make_protocol(n_way, shots, n_query, distribution) for shots in n_shot]
     names = chosen_methods(",".join(methods), reference)
     name, data, embed = _source(features, data, side)

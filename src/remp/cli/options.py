@@ -13,7 +13,7 @@ EpisodeCount = Annotated[int, typer.Option(help="How many episodes to draw.")]
 Seed = Annotated[int, typer.Option(help="The same seed draws the same episodes on every machine.")]
 Shots = Annotated[str, typer.Option(help="Labelled images per class; or one number per class: 1,1,2,5,5.")]
 SeveralShots = Annotated[
-    list[str], typer.Option(help="Labelled images per class. Repeat it for several numbers. 1,1,2,5,5: one per class.")
+    list[str], typer.Option(help="Labelled images per class, one number or several: 1 5. 1,1,2,5,5: one per class.")
 ]
 Distribution = Annotated[
     str, typer.Option(help="How queries are distributed over the classes: balanced, or dirichlet:A.")
@@ -40,6 +40,24 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+class ShotsCommand(Command):
+    """A command whose --n-shot takes several numbers: --n-shot 1 5 is --n-shot 1 --n-shot 5."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        repeated: list[str] = []
+        is_shot = is_further = False  # whether a number that comes now is for --n-shot, and not its first
+        for argument in args:
+            if not argument.replace(",", "").isdigit():
+                is_further = argument.startswith("--n-shot=")
+                is_shot = is_further or argument == "--n-shot"
+            elif is_further:
+                repeated.append("--n-shot")
+            else:
+                is_further = is_shot
+            repeated.append(argument)
+        return super().parse_args(ctx, repeated)
+
+
 def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> Any:
     """The protocol that the options ask for."""
     from remp.episodes import Protocol
@@ -52,21 +70,10 @@ def make_protocol(n_way: int, n_shot: str, n_query: int, distribution: str) -> A
     return Protocol(n_way, shots[0] if len(shots) == 1 else tuple(shots), n_query, distribution)
 
 
-def all_shots(context: typer.Context, given: list[str], more: list[str]) -> list[str]:
-    """The numbers of --n-shot 1 5: an option takes one value, so that `more` is left over."""
-    source = context.get_parameter_source("n_shot")
-    if more and source and source.name == "DEFAULT":
-        raise ConfigError(f"got {more[0]!r}, which belongs to no option; numbers of shots are given as --n-shot 1 5")
-    return [*given, *more]
-
-
-def file_and_settings(
-    first: str | None, rest: list[str], shots: list[str] | None = None
-) -> tuple[str | None, dict[str, Any]]:
+def file_and_settings(first: str | None, rest: list[str]) -> tuple[str | None, dict[str, Any]]:
     """The file, None where there is none, and the settings that flags change; values are read as YAML.
 
     first, rest: what the command line left over. Where a flag came before the file, the flag is the first of it.
-    shots: gets the bare numbers, for `all_shots`.
 
     >>> file_and_settings("a.yaml", ["--alpha", "0.5", "--crop-area=[0.3, 1]"])
     ('a.yaml', {'alpha': 0.5, 'crop_area': [0.3, 1]})
@@ -76,8 +83,7 @@ def file_and_settings(
     arguments = iter([*([] if first is None else [first]), *rest])
     for argument in arguments:
         if not argument.startswith("--"):
-            is_number = argument.replace(",", "").isdigit()
-            (files if shots is None or not is_number else shots).append(argument)
+            files.append(argument)
             continue
         name, equals, text = argument[2:].partition("=")
         value = text if equals else next(arguments, None)
