@@ -79,6 +79,8 @@ def test_a_setting_of_another_method_is_unknown():
         ({"n_way": 1}, "n_way: got 1; .*greater than or equal to 2"),
         ({"learning_rate": -0.1}, "learning_rate: got -0.1"),
         ({"learning_rate": float("nan")}, "learning_rate: got nan"),
+        ({"learning_rate": float("inf")}, "learning_rate: got inf; it should be a finite number"),
+        ({"weight_decay": float("inf")}, "weight_decay: got inf"),
         ({"seed": -1}, "seed: got -1"),
         ({"layers": "many"}, "layers: got 'many'"),
         ({"pooling": "round"}, "pooling: got 'round'; .*'floor' or 'ceil'"),

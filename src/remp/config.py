@@ -26,7 +26,7 @@ class RunConfig(BaseModel):
     """All settings of a training run. Those of the backbone and of the method are kept in their own dictionaries, but
     are written in the same flat file, under the names they have in the constructors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     data: str = Field(description="name of a prepared data set")
     method: str = Field("remp", description="name of a method")

@@ -46,6 +46,12 @@ def test_the_encoder_of_relation_network_keeps_a_quarter_of_the_side(side, of_th
     assert Conv4(pools=2).map_shape((side, side, 3)) == (64, of_the_map, of_the_map)
 
 
+@pytest.mark.parametrize("width", [-3, 0])
+def test_a_network_without_channels_is_refused(width):
+    with pytest.raises(ConfigError, match=f"width is {width}; needed a number of at least 1"):
+        Conv4(width=width)
+
+
 @pytest.mark.parametrize("pools", [-1, 5])
 def test_pools_that_no_block_has_are_refused(pools):
     with pytest.raises(ConfigError, match=f"pools is {pools}; needed 0 … 4"):

@@ -86,6 +86,8 @@ def test_no_queries_are_refused():
         ({"scale": 0.0}, "above 0"),
         ({"scale": float("nan")}, "above 0"),
         ({"step": 1.5}, "at most 1"),
+        ({"threshold": -1.5}, "threshold is -1.5; needed a number of at least 0"),
+        ({"threshold": float("nan")}, "threshold is nan"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(setting, message):

@@ -5,6 +5,7 @@ from typing import Literal
 from torch import nn
 
 from remp.backbones.base import FourBlocks, Readout
+from remp.checks import require_at_least
 from remp.errors import ConfigError
 
 
@@ -30,6 +31,7 @@ class Conv4(FourBlocks):
         pools: int = 4,
     ) -> None:
         super().__init__(readout)
+        require_at_least(1, width=width)
         if not 0 <= pools <= 4:
             raise ConfigError(f"pools is {pools}; needed 0 … 4, the number of blocks that end in pooling")
         self.width = width

@@ -66,7 +66,7 @@ class Rectification:
         check_choice("repulsion", self.repulsion, Repulsion)
         check_choice("row_norm", self.row_norm, RowNorm)
         check_choice("similarity", self.similarity, Metric)
-        require_at_least(0, layers=self.layers)
+        require_at_least(0, layers=self.layers, threshold=self.threshold)
         require_share(step=self.step)
         require_below_one(label_share=self.label_share)
         if not 0 < self.scale <= 1e30:
