@@ -277,6 +277,15 @@ def test_an_empty_set_is_refused():
         EpisodeSampler(np.zeros(0), Protocol())
 
 
+@pytest.mark.parametrize("number", [1.5, 2.0, None, "1"])
+def test_a_seed_and_a_number_of_episodes_are_whole(number):
+    labels, protocol = np.repeat(np.arange(5), 20), Protocol()
+    with pytest.raises(EpisodeError, match=f"seed is {number!r}; needed a whole number"):
+        EpisodeSampler(labels, protocol, seed=number)
+    with pytest.raises(EpisodeError, match=f"n_episodes is {number!r}; needed a whole number"):
+        EpisodeSampler(labels, protocol).sample(number)
+
+
 @pytest.mark.parametrize("labels", [np.array([-1, 0]), np.array([0.0, 1.0]), np.zeros((2, 2), int)])
 def test_labels_that_are_no_class_numbers_are_refused(labels):
     with pytest.raises(EpisodeError, match=r"needed whole numbers of shape \(n,\), the classes numbered from 0"):

@@ -48,8 +48,19 @@ def test_one_episode_has_no_interval_and_none_is_an_error():
 
 
 def test_different_numbers_of_episodes_cannot_be_paired():
-    with pytest.raises(ValueError, match="3 and 2 episodes; a paired difference needs the same episodes"):
+    with pytest.raises(ValueError, match=r"shape \(3,\) and \(2,\); a paired difference needs the same episodes"):
         paired_difference(np.zeros(3), np.zeros(2))
+    with pytest.raises(ValueError, match=r"shape \(3, 1\) and \(3,\)"):
+        paired_difference(np.zeros((3, 1)), np.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.float32])
+def test_right_and_wrong_may_be_of_any_type(dtype):
+    first, second = [1, 0, 1, 0], [1, 1, 0, 0]
+    expected = stats.ttest_rel(first, second).confidence_interval(0.95)
+    estimate = paired_difference(np.array(first, dtype), np.array(second, dtype))
+    assert estimate.mean == 0
+    assert estimate.half_width == pytest.approx(expected.high)
 
 
 def test_an_estimate_is_shown_in_percent():

@@ -1,5 +1,7 @@
 """The seeded sampler: episode number i of a seed is the same on every machine."""
 
+from operator import index
+
 import numpy as np
 import torch
 
@@ -59,7 +61,7 @@ class EpisodeSampler:
         prefix: str = "n_",
     ) -> None:
         labels = _checked_labels(labels)
-        self.protocol, self.seed, self.position = protocol, seed, position
+        self.protocol, self.seed, self.position = protocol, _whole("seed", seed), position
         self._prefix = prefix
         self._counts = np.bincount(labels, minlength=len(class_names or ()))
         self._ids = np.argsort(labels, kind="stable")
@@ -79,6 +81,7 @@ class EpisodeSampler:
         Episodes
             Of image ids.
         """
+        n_episodes = _whole("n_episodes", n_episodes)
         if n_episodes < 1:
             raise EpisodeError(f"{n_episodes} episodes were asked for; at least 1 is needed")
         episodes = self._draw(self.position, n_episodes)
@@ -147,6 +150,13 @@ class EpisodeSampler:
             )
 
 
+def _whole(name: str, value: int) -> int:
+    try:
+        return index(value)  # NumPy's whole numbers are as good as Python's
+    except TypeError as error:
+        raise EpisodeError(f"{name} is {value!r}; needed a whole number") from error
+
+
 def _checked_labels(labels: np.ndarray) -> np.ndarray:
     labels = np.asarray(labels)
     if labels.size == 0:
@@ -172,7 +182,7 @@ def _cure(has: int, shots: int, prefix: str) -> str:
 def uniform_integers(seed: int, first: int, n_episodes: int, widths: list[int]) -> list[np.ndarray]:
     """32-bit random integers for episodes first … first + n_episodes - 1: one (E, width) array a width."""
     words = -(-sum(widths) // 8) * 4  # 64-bit words of an episode, a multiple of Philox's block of 4
-    generator = np.random.Philox(key=int(seed) % 2**128)
+    generator = np.random.Philox(key=seed % 2**128)
     generator.advance(first * words // 4)
     raw = generator.random_raw(n_episodes * words).reshape(n_episodes, words)
     halves = np.concatenate([raw >> np.uint64(32), raw & np.uint64(0xFFFFFFFF)], axis=1)

@@ -282,7 +282,7 @@ def _score(name: str, features: FrozenFeatures, episodes: Episodes, protocol: Pr
     result = Result(
         accuracies=accuracies,
         protocol=protocol,
-        seed=seed,
+        seed=int(seed),
         episode_hash=episode_hash(episodes, images.fingerprint),
         data=images.name,
         split=images.split,

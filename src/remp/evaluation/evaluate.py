@@ -85,7 +85,7 @@ def evaluate(
     return Result(
         accuracies=accuracies(trained.method, images, trained.normalisation, episodes, chosen, features),
         protocol=protocol,
-        seed=seed,
+        seed=None if seed is None else int(seed),
         episode_hash=episode_hash(episodes, images.fingerprint),
         data=images.name,
         split=images.split,

@@ -88,10 +88,11 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> Estimate:
     >>> paired_difference(first, second).percent()
     '2.00 ± 2.48 %'
     """
-    first, second = np.asarray(first), np.asarray(second)
+    first, second = (np.asarray(values, dtype=np.float64) for values in (first, second))  # bytes would wrap around
     if first.shape != second.shape:
         raise ValueError(
-            f"got {len(first)} and {len(second)} episodes; a paired difference needs the same episodes for both"
+            f"got values of shape {first.shape} and {second.shape}; a paired difference needs the same episodes for "
+            "both"
         )
     return mean_interval(first - second)
 
