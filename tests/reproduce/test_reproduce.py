@@ -290,6 +290,16 @@ def test_no_workers_or_seeds_are_refused(run, numbers):
         run("table", **numbers)
 
 
+def test_a_table_of_other_data_and_shorter_trainings_says_so(run, quick, tmp_path):
+    folder = run("table", scale=0.5, data="glyphs")
+    text = (folder / "table" / "table.md").read_text()
+    command = "remp reproduce table --scale 0.5 --data glyphs"
+    assert "test classes of glyphs;" in text
+    assert f"\n    {command}\n" in text
+    assert json.loads((folder / "table" / "results.json").read_text())["command"] == command
+    assert all(line.endswith(f"| `{command}` |") for line in text.splitlines() if "configs/" in line)
+
+
 def test_a_scaled_run_never_touches_the_published_results(run, quick, tmp_path):
     folder = run("table", scale=0.5, seeds=2)
     assert folder == tmp_path / "runs" / "results-x0.5"

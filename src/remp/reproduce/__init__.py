@@ -53,6 +53,8 @@ def reproduce(
     changed = scale != 1 or data is not None
     apart = runs / ("results" + ("" if scale == 1 else f"-x{scale:g}") + (f"-{data}" if data else ""))
     folder = Path(out) if out else apart if changed else book.root / "results"
+    given = {"scale": None if scale == 1 else f"{scale:g}", "seeds": seeds, "data": data}
+    options = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
     plans = {name: _plan(book, book.items[name], seeds, runs=runs, scale=scale, data=data) for name in chosen}
     if train:
         everything = [run for plan in plans.values() for many in plan.values() for run in many]
@@ -68,7 +70,7 @@ def reproduce(
             cells.append(cell)
             found = f"{cell.percent:.2f} ± {cell.half_width:.2f} %" if cell.status == "done" else cell.status
             say(f"{name}: {cell.key}: {found}")
-        write_results(folder / name, name, item, cells, f"remp reproduce {name}")
+        write_results(folder / name, name, item, cells, f"remp reproduce {name}{options}")
         try:
             drawn = draw(item, cells, plans[name], data)
         except RempError as error:

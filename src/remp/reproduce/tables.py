@@ -46,25 +46,29 @@ def table_text(item: Item, content: Mapping[str, Any], folder: Path) -> str:
         "| config | checkpoint | minutes | command |"
     )
     cells = content["cells"]
+    command, data = content["command"], next((cell["data"] for cell in cells if "data" in cell), item.data)
     minutes = {name: m for cell in cells for name, m in zip(cell["trainings"], cell["minutes"], strict=True)}
     lines = [
         f"# {item.title}",
         "",
-        f"{item.of_the_paper}. {item.n_way}-way, {item.n_query} queries per class, test classes of {item.data}; "
+        f"{item.of_the_paper}. {item.n_way}-way, {item.n_query} queries per class, test classes of {data}; "
         f"episodes drawn from seed {item.seed}.",
         "",
-        f"    {content['command']}",
+        f"    {command}",
         "",
         head,
         "|" + "---|" * (head.count("|") - 1),
-        *("| " + " | ".join(_columns(cell, item, folder, minutes)) + " |" for cell in cells),
+        *(
+            "| " + " | ".join([*_columns(cell, item, minutes), f"`{_command(cell, item, folder, command)}`"]) + " |"
+            for cell in cells
+        ),
         "",
         *(f"- {note}" for note in [*item.notes, *_common_notes(cells)]),
     ]
     return "\n".join(lines).rstrip()
 
 
-def _columns(cell: Mapping[str, Any], item: Item, folder: Path, minutes_of: Mapping[str, float | None]) -> list[str]:
+def _columns(cell: Mapping[str, Any], item: Item, minutes_of: Mapping[str, float | None]) -> list[str]:
     done = cell["status"] == "done"
     hashes = ", ".join(digest[:12] for digest in cell.get("checkpoint_hashes", []))
     others = {name: m or minutes_of.get(name) for name, m in cell.get("minutes_of_others", {}).items()}
@@ -85,16 +89,15 @@ def _columns(cell: Mapping[str, Any], item: Item, folder: Path, minutes_of: Mapp
         cell["config"],
         f"`{hashes}`" if hashes else "",
         minutes if done else "",
-        f"`{_command(cell, item, folder)}`",
     ]
 
 
-def _command(cell: Mapping[str, Any], item: Item, folder: Path) -> str:
+def _command(cell: Mapping[str, Any], item: Item, folder: Path, of_item: str) -> str:
     """What repeats one cell from the checkpoint in the repository; for figures, and where there is none, the item."""
     is_there = (folder.parent / "checkpoints" / f"{cell['trainings'][0]}.safetensors").is_file()
     is_one = not cell["method"] and not cell.get("beside") and len(cell["trainings"]) == 1
     if cell["status"] != "done" or item.axes or not is_one or not is_there:
-        return f"remp reproduce {folder.name}"
+        return of_item
     changes = [f"--{key.replace('_', '-')} {value}" for key, value in cell["settings"].items()]
     return " ".join(
         [
