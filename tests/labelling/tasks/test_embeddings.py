@@ -45,8 +45,10 @@ def classes(task: Items) -> list[str | None]:
         "label\ncat\n\ndog\n\ncat\n",
         "row,label\n0,cat\n4,cat\n2,dog\n3,\n1,-1\n",
         "class,row\ncat,0\ncat,4\ndog,2",
+        ",label\n0,cat\n1,\n2,dog\n3,\n4,cat\n",
+        "index,target\n0,cat\n2,dog\n4,cat\n",
     ],
-    ids=["one label per line", "with a header", "rows and labels", "labels and rows"],
+    ids=["one label per line", "with a header", "rows and labels", "labels and rows", "pandas", "pandas, named"],
 )
 def test_labels_of_rows_come_in_two_forms(array, labels):
     task, values = read(array, labels)
@@ -128,11 +130,20 @@ def test_what_is_no_table_of_numbers_is_an_error(tmp_path, values, message):
         ("row,label\n1,a\n1,b\n", "gives '1' two labels: 'a' in line 2 and 'b' in line 3"),
         ("rwo,label\n1,a\n", "no column 'row' .*did you mean 'rwo'"),
         (None, "has no labels: give --labels"),
+        (",0\n1,a\n", r"no column 'label' .*rename the one that you mean to 'label'; there are: \(no name\), 0"),
     ],
 )
 def test_labels_that_do_not_fit_are_an_error(array, labels, message):
     with pytest.raises(DataError, match=message):
         read(array, labels)
+
+
+def test_labels_in_an_array_are_told_how_to_become_text(array):
+    np.save(array.with_name("y.npy"), np.arange(5))
+    with pytest.raises(
+        DataError, match=r"y\.npy is an array of NumPy.*numpy\.savetxt\('labels\.csv', labels, fmt='%s'\)"
+    ):
+        embedding_task(array, array.with_name("y.npy"))
 
 
 def test_several_arrays_and_unknown_files_are_errors(tmp_path):
@@ -216,6 +227,12 @@ def test_labels_beside_a_parquet_file_go_by_its_ids(tmp_path):
 def test_a_parquet_file_that_cannot_be_understood_is_an_error(tmp_path, columns, labels, message):
     with pytest.raises(DataError, match=message):
         read(parquet(tmp_path, **columns), labels)
+
+
+def test_the_target_of_a_wide_parquet_file_is_no_dimension(tmp_path):
+    path = parquet(tmp_path, x=[1.0, 2.0], y=[3.0, 4.0], target=[7, -1])
+    task, rows = embedding_task(path, None)
+    assert (classes(task), rows.dim) == (["7", None], 2)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):

@@ -33,7 +33,8 @@ def test_only_the_file_gives_labels_whatever_the_folders_are_called(photos):
 
 
 @pytest.mark.parametrize(
-    "header", ["file,label", "filename,class", "Path,Category", "IMAGE,Class Name", "x,file,label"]
+    "header",
+    ["file,label", "filename,class", "Path,Category", "IMAGE,Class Name", "x,file,label", "File Path,target"],
 )
 def test_columns_go_by_several_names(photos, header):
     cells = "2.jpg,dog" if not header.startswith("x") else "7,2.jpg,dog"
@@ -152,6 +153,33 @@ def test_what_the_machine_labelled_is_no_example_unless_a_person_changed_it(phot
 def test_without_the_column_likeliest_the_status_alone_decides(photos):
     lines = "2.jpg,dog,labelled,0.1\nthree.jpg,cat,given,1\n"
     assert given(photos, f"file,label,status,margin\n{lines}") == {"three.jpg": "cat"}
+
+
+def test_a_result_of_which_only_the_status_was_kept_gives_no_labels_of_the_machine(photos):
+    lines = "2.jpg,dog,labelled\nthree.jpg,cat,given\ncat/1.jpg,,uncertain\n"
+    assert given(photos, f"file,label,status\n{lines}") == {"three.jpg": "cat"}
+    assert given(photos, f"file_name,label,status\n{lines}") == {"three.jpg": "cat"}  # metadata.csv of remp export
+
+
+@pytest.mark.parametrize("others", ["labelled", "given,checked", "done"])
+def test_the_column_status_of_another_tool_means_nothing(photos, others):
+    status = others.split(",")
+    lines = f"2.jpg,dog,{status[0]}\nthree.jpg,cat,{status[-1]}\n"
+    assert given(photos, f"file,label,status\n{lines}") == {"2.jpg": "dog", "three.jpg": "cat"}
+
+
+def test_labels_of_pictures_are_missing_or_numbers_as_those_of_rows_are(photos):
+    assert given(photos, "file,label\n2.jpg,dog\nthree.jpg,-1\n") == {"2.jpg": "dog"}
+    numbers = "file,label\n2.jpg,0.0\nthree.jpg,-1.0\ncat/1.jpg,nan\n"  # as pandas writes numbers with gaps
+    assert given(photos, numbers) == {"2.jpg": "0"}
+    assert given(photos, "file,label\n2.jpg,nan\nthree.jpg,pita\n") == {"2.jpg": "nan", "three.jpg": "pita"}
+    ours = "file,label,status,likeliest\n-1/x.jpg,-1,given,-1\n2.jpg,-1,given,cat\n"  # a folder may be called -1
+    assert given(photos, ours) == {"2.jpg": "-1"}
+
+
+def test_the_csv_export_of_label_studio_is_read(photos):
+    lines = "1,/data/local-files/?d=photos/2.jpg,dog\n2,/data/local-files/?d=photos/cat%2F1.jpg,cat\n"
+    assert given(photos, f"annotation_id,image,label\n{lines}") == {"2.jpg": "dog", "cat/1.jpg": "cat"}
 
 
 def test_the_file_of_labels_itself_is_not_counted_as_skipped(photos):

@@ -38,7 +38,8 @@ def embedding_task(embeddings: Path, labels: Path | None) -> tuple[Items, Rows]:
     if labels is not None:
         return with_labels(names, labels, by_number=is_numbered), rows
     if given is None:
-        raise DataError(f"{embeddings} has no labels: give --labels FILE.csv with the columns row and label")
+        column = f" (no column {' or '.join(LABEL_COLUMNS)})" if embeddings.suffix.casefold() == ".parquet" else ""
+        raise DataError(f"{embeddings} has no labels{column}: give --labels FILE.csv with the columns row and label")
     return make_task(names, given), rows
 
 
@@ -97,7 +98,8 @@ def with_labels(names: Sequence[str], file: Path, *, by_number: bool) -> Items:
             )
     given: dict[int, LabelRow] = {}
     skipped = []
-    for row in read_label_table(file, ("row", *ID_COLUMNS)):
+    keys = (*_ROW_COLUMNS, *ID_COLUMNS, "") if by_number else ("row", *ID_COLUMNS)  # "": the index, as pandas writes it
+    for row in read_label_table(file, keys):
         if row.key.strip() in number_of:
             if label_or_none(row.label) is not None:
                 keep_label(given, number_of[row.key.strip()], row, file)

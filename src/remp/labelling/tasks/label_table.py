@@ -5,7 +5,7 @@ import csv
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -16,9 +16,9 @@ from remp.checks import nearest
 from remp.errors import DataError
 from remp.untrusted import shortened
 
-FILE_COLUMNS = ("file", "filename", "file_name", "path", "filepath", "image", "image_path")
+FILE_COLUMNS = ("file", "filename", "file_name", "path", "filepath", "file_path", "image", "image_path", "image_name")
 ID_COLUMNS = ("id", "name", *FILE_COLUMNS)
-LABEL_COLUMNS = ("label", "class", "class_name", "category")
+LABEL_COLUMNS = ("label", "class", "class_name", "category", "labels", "target")
 _MISSING = ("", "-1")
 _NUMBER = re.compile(r"-?\d+(\.0*)?|nan", re.IGNORECASE)
 _GIVE = "give a CSV file with the columns file and label, or an export of Label Studio"
@@ -53,20 +53,31 @@ def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
         raise DataError(f"{path} is empty; needed the columns {key_columns[0]!r} and 'label'")
     header = [name.strip().casefold().replace(" ", "_") for name in lines[0][1]]
     key, label = _column(path, header, key_columns), _column(path, header, LABEL_COLUMNS)
-    # A column status of somebody else means nothing here.
-    is_ours = "status" in header and bool({"likeliest", "runner-up", "margin"} & set(header))
+    is_ours = _is_ours(header, lines[1:])
     rows = []
     for line, cells in lines[1:]:
         given = _cell(cells, label) if is_ours else _cell(cells, label).strip()  # folders may end in a space
         if is_ours and _is_of_machine(header, cells, given.strip()):
             given = ""
-        rows.append(LabelRow(line, _cell(cells, key), given or None))
+        rows.append(LabelRow(line, _served(_cell(cells, key)), given or None))
     # Of ours, a class may be named by a folder whose name has any bytes.
     folders = {row.key.partition("/")[0].strip() for row in rows} if is_ours else set()
     for row in rows:
         if row.label and row.label not in folders:
             check_encoding(row.label, path, row.line)
+    if not is_ours:
+        labels = as_numbers([label_or_none(row.label) for row in rows])
+        rows = [replace(row, label=label) for row, label in zip(rows, labels, strict=True)]
     return [row for row in rows if row.key]
+
+
+def _is_ours(header: list[str], lines: list[tuple[int, list[str]]]) -> bool:
+    """Whether the column status is that of a labels.csv of remp, maybe with fewer columns: one of somebody else means
+    nothing here."""
+    if "status" not in header or {"likeliest", "runner-up", "margin"} & set(header):
+        return "status" in header
+    said = {_cell(cells, header.index("status")).strip() for _, cells in lines if cells}
+    return "given" in said and said <= {"given", *_OF_MACHINE}
 
 
 def _is_of_machine(header: list[str], cells: list[str], label: str) -> bool:
@@ -163,6 +174,11 @@ def _read_text(path: Path) -> str:
         raise DataError(f"{path} is in UTF-16; needed UTF-8. Save it as CSV UTF-8")
     if content.startswith((b"PK\3\4", b"\xd0\xcf\x11\xe0")):
         raise DataError(f"{path} is a spreadsheet or an archive, not a CSV file: save the sheet as CSV UTF-8")
+    if content.startswith(b"\x93NUMPY"):
+        raise DataError(
+            f"{path} is an array of NumPy, not a CSV file: write it as text with "
+            "numpy.savetxt('labels.csv', labels, fmt='%s')"
+        )
     if b"\0" in content:
         raise DataError(f"{path} is not a CSV file in UTF-8: it has zero bytes. Save it as CSV UTF-8")
     return content.decode("utf-8-sig", errors="surrogateescape")
@@ -170,12 +186,12 @@ def _read_text(path: Path) -> str:
 
 def _column(path: Path, header: list[str], names: Sequence[str]) -> int:
     for name in names:
-        if name in header:
+        if name in header[: None if name else 1]:  # an index has no name, and comes first
             return header.index(name)
-    needed = " or ".join(repr(name) for name in names)
+    needed = " or ".join(repr(name) for name in names if name)
     raise DataError(
-        f"{path} has no column {needed} in its first line, which names the columns, such as file,label; "
-        f"{nearest(names[0], header)}"
+        f"{path} has no column {needed} in its first line, which names the columns, such as file,label; rename the one "
+        f"that you mean to {names[0]!r}; {nearest(names[0], [name or '(no name)' for name in header])}"
     )
 
 
@@ -201,12 +217,17 @@ def read_label_studio(path: Path) -> list[LabelRow]:
 
 
 def _file(task: dict[str, Any]) -> str:
-    """The path of the picture. Of the folder that Label Studio serves files from, the first part is left out: it is the
-    folder of the pictures."""
+    """The path of the picture."""
     data = task.get("data", task)
     image = data.get("image") if isinstance(data, dict) else None
     if not isinstance(image, str):
         return ""
+    return _served(image)
+
+
+def _served(image: str) -> str:
+    """The path of a picture. Of the folder that Label Studio serves files from, the first part is left out: it is the
+    folder of the pictures."""
     _, is_local, local = image.partition("/data/local-files/?d=")
     return unquote(local, errors="surrogateescape").partition("/")[2] if is_local else image
 
