@@ -15,7 +15,6 @@ from remp.cli.options import (
     SeveralShots,
     Shots,
     Ways,
-    all_shots,
     file_and_settings,
     make_protocol,
 )
