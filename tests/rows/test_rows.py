@@ -140,6 +140,14 @@ def test_a_missing_number_is_not_finite(tmp_path):
     assert ParquetRows(numbers, ["x", "y"]).take([0])[0, 1].isnan()
 
 
+@pytest.mark.parametrize(("first", "got"), [([], "an empty list"), (None, "nothing")])
+@pytest.mark.parametrize("others", [[[1.0, 2.0]], []])
+def test_a_first_row_without_numbers_is_named(tmp_path, first, others, got):
+    path = written(tmp_path, x=pyarrow.array([first, *others], pyarrow.list_(pyarrow.float32())))
+    with pytest.raises(DataError, match=f"column 'x' of .* starts with {got}; needed numbers"):
+        ParquetRows(path, "x")
+
+
 def test_a_file_that_is_no_parquet_is_refused(tmp_path):
     (tmp_path / "x.parquet").write_text("hello")
     for name in ("x.parquet", "absent.parquet"):

@@ -110,8 +110,9 @@ class ParquetRows:
         if not self._is_list:
             return len(types)
         dim = getattr(types[0], "list_size", None) or self._length_of_first_list()
-        if not dim:
-            raise DataError(f"column {self._columns[0]!r} of {self._path} starts with an empty list; needed numbers")
+        if dim < 1:
+            got = "an empty list" if dim == 0 else "nothing"
+            raise DataError(f"column {self._columns[0]!r} of {self._path} starts with {got}; needed numbers")
         return int(dim)
 
     def _length_of_first_list(self) -> int:
