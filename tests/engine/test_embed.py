@@ -296,7 +296,11 @@ def test_a_plan_that_cannot_be_unpacked_is_named(tmp_path, own_home):
 
 
 @pytest.mark.parametrize(
-    "about", ["", "[]", "3", "[" * 100_000, '{"source": 3, "kind": "folder"}', '{"kind": "folder"}']
+    "about",
+    [
+        *("", "[]", "3", "[" * 100_000, '{"source": 3, "kind": "folder"}', '{"kind": "folder"}'),
+        *('{"source": "a", "kind": "folder", "side": "large"}', '{"source": "a", "kind": "folder", "embedder": 3}'),
+    ],
 )
 def test_a_description_that_is_damaged_is_named(tmp_path, own_home, about):
     write_pictures(tmp_path / "photos", 3)

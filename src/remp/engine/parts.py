@@ -126,8 +126,13 @@ class EmbeddingParts:
             return {}
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{self.folder / _ABOUT} cannot be read: {reason(error)}") from error
-        if not isinstance(about, dict) or not all(isinstance(about.get(name), str) for name in ("source", "kind")):
-            raise DataError(f"{self.folder / _ABOUT} is damaged (its source and kind): give another folder")
+        kinds = {"embedder": str, "embedder_hash": str, "side": int}
+        if not (
+            isinstance(about, dict)
+            and all(isinstance(about.get(name), str) for name in ("source", "kind"))
+            and all(type(about[name]) is kind for name, kind in kinds.items() if name in about)
+        ):
+            raise DataError(f"{self.folder / _ABOUT} is damaged (its source, kind or embedder): give another folder")
         return about
 
     def _plan(self, name: str) -> list[Block]:
