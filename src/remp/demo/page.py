@@ -18,7 +18,6 @@ from remp.report import class_colour, render_page
 from remp.system.files import write_atomically
 from remp.trained import Trained
 from remp.untrusted import visible
-from remp.version import __version__
 
 Mark = Literal["", "corrected", "spoiled", "wrong"]
 
@@ -94,7 +93,6 @@ def render_demo_report(
             (title, png_source(plots.attention_heatmap(showcase, stage)), showcase.own_attention(stage))
             for title, stage in stages.items()
         ],
-        version=__version__,
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from remp.untrusted import visible
+from remp.version import __version__
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,13 +35,21 @@ def render_page(template: str, **values: Any) -> str:
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("remp.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals |= {
+        "version": __version__,
+        "visible": visible,
+        "short": short,
+        "breakable": breakable,
+        "percent": percent,
+    }
+    return environment
 
 
 def short(text: str, longest: int = LONGEST) -> str:

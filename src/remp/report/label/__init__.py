@@ -10,13 +10,11 @@ import numpy as np
 
 from remp.labelling.outcome import STATUSES, Labelling
 from remp.labelling.quality.estimate import rejection_table, with_a_label
-from remp.report import COLOURS, breakable, class_colour, percent, render_page, short
+from remp.report import COLOURS, percent, render_page
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
 from remp.report.label.summary import how_to_label, said, weakened
 from remp.report.label.tiles import TileChoice, thumbnail_sources
 from remp.system.files import write_atomically
-from remp.untrusted import visible
-from remp.version import __version__
 
 STRIP_LENGTHS = (8, 6, 4, 3, 2, 1, 0)  # eight stand in a line
 STRIPS_PER_CLASS = 4
@@ -81,7 +79,7 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "title": title,
         "share": _share(labelling),
         "lead": _lead(labelling),
-        "estimate": labelling.estimate,
+        "labelling": labelling,
         "left_out": labelling.rectified == 0,
         "weakened": weakened(labelling),
         "rejection": rejection_table(labelling),
@@ -90,7 +88,6 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "has_pictures": bool(task.paths),
         "counts": _counts(labelling),
         "class_names": task.class_names,
-        "colour": class_colour,
         "map": embedding_map(labelling),
         "wide_size": WIDE_SIZE,
         "phone_size": PHONE_SIZE,
@@ -100,17 +97,11 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "pairs": worst_pairs(labelling.confusion),
         "skipped": task.skipped[:MOST_SKIPPED],
         "n_skipped": len(task.skipped),
-        "seconds": labelling.seconds,
         "most_open_classes": MOST_OPEN_CLASSES,
         "most_open_findings": MOST_OPEN_FINDINGS,
-        "version": __version__,
         "made_with": {what: said(value) for what, value in labelling.made_with.items()},
         "how": how_to_label(labelling),
         "n_colours": len(COLOURS),
-        "breakable": breakable,
-        "visible": visible,
-        "short": short,
-        "percent": percent,
     }
 
 
