@@ -5,10 +5,13 @@ import pytest
 import torch
 
 from remp import ReMPClassifier
+from remp.engine import Threads
+from remp.engine.dataset import open_dataset
 from remp.errors import DataError
 from remp.rectification.propagate import propagate
 from remp.rows import ArrayRows
 from remp.rows.dataset import parquet_dataset
+from remp.system.files import place
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -44,6 +47,16 @@ def test_propagate_and_the_classifier_take_a_dataset(tmp_path):
     assert ours.n_features_in_ == 6
     with pytest.raises(ValueError, match="X has 2 features"):
         ours.predict(ArrayRows(np.zeros((3, 2))))
+
+
+def test_a_file_whose_rows_are_of_another_length_is_named(tmp_path):
+    folder = write(tmp_path / "d", 10, 40)
+    parquet.write_table(pyarrow.table({"embedding": [[1.0, 2.0]]}), folder / "part-001.parquet")
+    message = r"d/part-001\.parquet has rows of 2 numbers, .*d/part-000\.parquet of 6; needed the same"
+    with pytest.raises(DataError, match=message):
+        parquet_dataset(folder)
+    with pytest.raises(DataError, match=message):
+        open_dataset(place(folder), Threads())
 
 
 def test_a_folder_without_parquet_files_is_refused(tmp_path):

@@ -15,7 +15,7 @@ from remp.labelling.tasks import Items, make_task, unlabelled_task
 from remp.labelling.tasks.embeddings import column_values, read_parquet, with_labels
 from remp.labelling.tasks.folder import class_of
 from remp.rows import JoinedRows, Rows
-from remp.rows.dataset import part_names
+from remp.rows.dataset import joined_files, part_names
 from remp.rows.parquet import open_parquet
 from remp.system.files import Place
 from remp.system.progress import progress
@@ -143,9 +143,9 @@ def open_dataset(folder: Place, engine: Engine) -> EmbeddingDataset:
             facts.append(found)
             bar.advance()
     left_out = [(part.name, found.problem) for part, found in zip(parts, facts, strict=True) if found.problem]
-    kept = [(found, found.rows) for found in facts if found.rows is not None and len(found.rows)]
+    kept = {part: found for part, found in zip(parts, facts, strict=True) if found.rows is not None and len(found.rows)}
     if not kept:
         raise DataError(f"{folder} has no part that can be read" + (f": {left_out[0][1]}" if left_out else ""))
-    rows = JoinedRows(*(rows for _, rows in kept))
+    rows = joined_files(list(kept), [found.rows for found in kept.values() if found.rows is not None])
     skipped = (*left_out, *(one for found in facts for one in found.skipped))
-    return EmbeddingDataset(folder, [found for found, _ in kept], rows, skipped, EmbeddingParts(folder).about())
+    return EmbeddingDataset(folder, list(kept.values()), rows, skipped, EmbeddingParts(folder).about())

@@ -43,8 +43,20 @@ def parquet_dataset(folder: str | Path, columns: str | Sequence[str] = "embeddin
     >>> len(parquet_dataset("parts")), parquet_dataset("parts").take([5]).tolist()
     (6, [[1.0, 1.0]])
     """
-    where = place(folder)
-    return JoinedRows(*(ParquetRows((where / name).address, columns) for name in part_names(where)))
+    files = [place(folder) / name for name in part_names(place(folder))]
+    return joined_files(files, [ParquetRows(file.address, columns) for file in files])
+
+
+def joined_files(files: Sequence[Place], rows: Sequence[Rows]) -> JoinedRows:
+    """The rows of some files, one after the other. Raises a DataError that names a file whose rows are longer or
+    shorter than those of the first."""
+    for file, part in zip(files, rows, strict=True):
+        if part.dim != rows[0].dim:
+            raise DataError(
+                f"{file} has rows of {part.dim} numbers, {files[0]} of {rows[0].dim}; needed the same in all files: "
+                "take one of the two out of the folder, or write it again"
+            )
+    return JoinedRows(*rows)
 
 
 def part_names(folder: Place) -> list[str]:
