@@ -75,7 +75,6 @@ def render_demo_report(
     return render_page(
         "demo.html.j2",
         rows=[replace(row, name=visible(row.name)) for row in side_by_side(results)],
-        facts=_protocol_facts(ours),
         protocol=ours.protocol,
         ours=ours,
         plain=plain,
@@ -107,21 +106,6 @@ def image_source(image: np.ndarray) -> str:
 
 def png_source(png: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
-
-
-def _protocol_facts(result: Result) -> dict[str, str]:
-    """The protocol card: name -> value, both as shown."""
-    protocol = result.protocol
-    return {
-        "data": visible(f"{result.data}, {result.split} classes"),
-        "way": f"{protocol.n_way} classes per episode",
-        "shot": f"{protocol.n_shot} labelled per class",
-        "queries": f"{protocol.n_query} per class, {protocol.distribution}",
-        "episodes": f"{result.estimate.n}, the same for every row",
-        "seed": "episodes from a file" if result.seed is None else str(result.seed),
-        "episode hash": result.episode_hash[:12],
-        "data fingerprint": result.fingerprint[:12],
-    }
 
 
 def episode_tiles(showcase: Showcase) -> tuple[TileRow, ...]:
