@@ -76,7 +76,7 @@ EQUIVALENT: set[tuple[str, str, str]] = {
         "return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))",
         "-1  ->  +1",
     ),
-    ("propagation", "masses += weights[0].sum(-1)", "-1  ->  +1"),
+    ("propagation", "masses += weights[0].sum(-1, keepdim=True)", "-1  ->  +1"),
     # a row that is exactly at the limit: the products are right in either precision
     (
         "propagation",

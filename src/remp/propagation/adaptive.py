@@ -23,7 +23,7 @@ from remp.propagation.logistic import Linear, fit_logistic
 from remp.propagation.products import Lens, Products, features_of
 from remp.propagation.shares import trust_in
 from remp.propagation.surroundings import Neighbours, Surroundings, Told, surroundings_of
-from remp.rectification.propagate import Passes, Views, checked_labels, largest_move
+from remp.rectification.propagate import Views, checked_labels, class_sums, largest_move
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, TransformOfRows, fit_transform
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
@@ -227,7 +227,7 @@ def adapt(
     lens = Lens.of(transform, size)
     dtype = torch.float32 if lens.is_unit else torch.float64
     kept, lens = _kept(rows, lens, shard)
-    label_sums, counts = Passes(rows, labels, n_classes, transform, dtype, shard).label_sums()  # (N, d), (N,)
+    label_sums, counts = class_sums(rows, labels, n_classes, transform, shard)  # (N, d), (N,)
     label_sums = label_sums / size
     _check_finite(label_sums, rows, shard)
     sample = _regression_sample(labels, n_classes)
@@ -322,7 +322,7 @@ def _fit_transform(
     """The transform, centred on the mean of the class means, and the root mean square norm of what it makes."""
     transform = RowTransform(parts)
     if parts.centre and n_classes > 1:  # the centre of one class would be the class itself
-        sums, counts = Passes(rows, labels, n_classes, transform, torch.float32, shard).label_sums()
+        sums, counts = class_sums(rows, labels, n_classes, transform, shard)
         transform = RowTransform(parts, (sums / counts[:, None]).mean(0).float())
     if parts.l2:
         return transform, 1.0

@@ -11,7 +11,7 @@ from torch import Tensor
 from remp.propagation import SEED, of_each_class, sample_of, sample_of_each_class
 from remp.propagation.adaptive import Adapted, Adaptive, Evidence, adapt
 from remp.propagation.label_counts import about_equal, fair_shifts
-from remp.rectification.propagate import Passes, Propagated, Propagation, propagate
+from remp.rectification.propagate import Propagated, Propagation, class_sums, propagate
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform
 from remp.rows import ArrayRows, Rows, Shard, shard_of
@@ -55,7 +55,7 @@ def fit_likeness(rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureT
     different n comparable; a is estimated from all classes together.
     """
     transform = RowTransform(replace(parts, centre=False))
-    sums, counts = Passes(rows, labels, n_classes, transform, torch.float32, shard).label_sums()
+    sums, counts = class_sums(rows, labels, n_classes, transform, shard)
     means = sums / counts[:, None]
     if not parts.l2 or about_equal(labels, n_classes):
         return Likeness(transform, unit(means).float())

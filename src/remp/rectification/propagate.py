@@ -175,20 +175,23 @@ def propagate(
     shard = shard or shard_of(rows)
     transform, largest = fit_transform(rows, settings.parts, shard)
     is_large = largest > largest_safe(settings, None, len(rows))
-    passes = Passes(rows, labels, n_classes, transform, torch.float64 if is_large else torch.float32, shard)
-    start = state = passes.start(settings)
+    dtype = torch.float64 if is_large else torch.float32  # of products; their sums over chunks are in float64
+    sums, counts = class_sums(rows, labels, n_classes, transform, shard)
+    sums, counts = sums[None], counts.reshape(1, -1, 1)  # (1, N, d), (1, N, 1)
+    start = state = State(settings, sums / counts, sums, counts)
     bias = torch.zeros(n_classes, 1, dtype=torch.float64) if settings.balanced else None
     moves = []
     for layer in range(settings.layers if (labels < 0).any() else 0):
-        sums, masses = passes.sums(state, settings.beta(layer, n_classes), bias)
+        work = _LayerSums(state, settings.beta(layer, n_classes), bias, transform, dtype)
+        seen, masses = _over_processes(*shard.total(work, rows, labels), shard)
         if bias is not None:
-            bias = evened(bias, masses + state.support_counts[0])
-        before, state = state, state.next(sums)
+            bias = evened(bias, masses + counts[0])
+        before, state = state, state.next(seen)
         moves.append(largest_move(before.prototypes[0] * (state.scale / before.scale), state.prototypes[0]))
     return Propagated(
         settings=settings,
-        prototypes_before=start.prototypes[0].to(passes.dtype),
-        prototypes=state.prototypes[0].to(passes.dtype),
+        prototypes_before=start.prototypes[0].to(dtype),
+        prototypes=state.prototypes[0].to(dtype),
         centre=transform.centre,
         bias=None if bias is None else bias[:, 0].float(),
         growth=state.scale,
@@ -223,37 +226,12 @@ def largest_move(before: Tensor, after: Tensor) -> float:
     return float(distances.max() / torch.linalg.vector_norm(before, dim=-1).mean().clamp(min=1e-12))
 
 
-@dataclass(frozen=True)
-class Passes:
-    """labels: (n,) class 0 … n_classes - 1 of a row of the support, -1 of a query.
-
-    Products of a chunk are made in `dtype`, and their sums over the chunks in float64.
-    """
-
-    rows: Rows
-    labels: np.ndarray
-    n_classes: int
-    transform: RowTransform
-    dtype: torch.dtype
-    shard: Shard
-
-    def start(self, settings: Rectification) -> State:
-        """Class means of the support, in float64."""
-        sums, counts = self.label_sums()
-        sums, counts = sums[None], counts.reshape(1, -1, 1)  # (1, N, d), (1, N, 1)
-        return State(settings, sums / counts, sums, counts)
-
-    def label_sums(self) -> tuple[Tensor, Tensor]:
-        """Sums of the support of each class (N, d), and how many it has (N,), in float64."""
-        sums = self.shard.total(_LabelSums(self.n_classes, self.transform), self.rows, self.labels)
-        counts = np.bincount(self.labels[self.labels >= 0], minlength=self.n_classes)
-        return self.shard.sum(sums), torch.from_numpy(counts).double()
-
-    def sums(self, state: State, beta: float, bias: Tensor | None = None) -> tuple[QuerySums, Tensor]:
-        """All that a layer needs to know of the queries, and the sum of the attention to each class (N, 1)."""
-        work = _LayerSums(state, beta, bias, self.transform, self.dtype)
-        total, masses = self.shard.total(work, self.rows, self.labels)
-        return _over_processes(total, masses, self.shard)
+def class_sums(
+    rows: Rows, labels: np.ndarray, n_classes: int, transform: RowTransform, shard: Shard
+) -> tuple[Tensor, Tensor]:
+    """Sums of the labelled rows of each class (N, d), and how many it has (N,), in float64."""
+    sums = shard.sum(shard.total(_LabelSums(n_classes, transform), rows, labels))
+    return sums, torch.from_numpy(np.bincount(labels[labels >= 0], minlength=n_classes)).double()
 
 
 @dataclass(frozen=True)
