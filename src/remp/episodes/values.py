@@ -235,7 +235,7 @@ class Protocol:
             raise EpisodeError(f"n_shot lists {len(self.shots)} numbers for {self.n_way} classes: give one per class")
         if min(self.shots) < 1:
             raise EpisodeError(f"n_shot is {self.n_shot}; every class needs at least 1 labelled image")
-        _ = self.dirichlet
+        _ = self.dirichlet  # raises for an unknown distribution
 
     @property
     def shots(self) -> tuple[int, ...]:

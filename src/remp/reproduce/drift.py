@@ -13,7 +13,7 @@ from remp.datasets import ImageSet, open_data
 from remp.episodes import Episodes, Protocol
 from remp.errors import DataError, RempError
 from remp.evaluation.evaluate import accuracies, draw_episodes, embed_by_transforms, score_embedded
-from remp.methods.base import Method
+from remp.methods.base import takes_images
 from remp.models import load
 from remp.rectification.transform import FeatureTransform
 from remp.reproduce.manifest import Item, Manifest, read_manifest
@@ -57,9 +57,9 @@ def check(*, manifest: str | Path, say: Callable[[str], None] = print) -> int:
     rows = _published(book)
     drifted = []
     for data in dict.fromkeys(row.item.data for row in rows):
-        again = _Again(book, data, [row for row in rows if row.item.data == data])
-        for row in again.rows:
-            now = again.accuracies(row)
+        scorer = _Scorer(book, data, [row for row in rows if row.item.data == data])
+        for row in scorer.rows:
+            now = scorer.accuracies(row)
             found, before = (f"{100 * float(one.mean()):.3f}" for one in (now, row.published))
             say(f"{row}: {found} (published {before})")
             n_queries = row.item.n_way * row.item.n_query * len(row.networks)  # of an episode
@@ -100,8 +100,8 @@ def _published(book: Manifest) -> list[_Row]:
     return found
 
 
-class _Again:
-    """Rows of one data set, scored again. Each network embeds the images of their episodes once, and what two tables
+class _Scorer:
+    """Scores rows of one data set again. Each network embeds the images of their episodes once, and what two tables
     both have is scored once."""
 
     def __init__(self, book: Manifest, data: str, rows: list[_Row]) -> None:
@@ -123,7 +123,7 @@ class _Again:
     def _of_training(self, row: _Row, networks: tuple[str, ...]) -> np.ndarray:
         trained = load(_checkpoint(self._book, networks[0]), **row.cell["settings"])
         method, episodes = trained.method, row.episodes(self._images)
-        if type(method).score is not Method.score:  # the features of an image depend on its task
+        if takes_images(method, row.transform):
             return accuracies(method, self._images, trained.normalisation, episodes, row.transform)
         features = side_by_side([self._features(network, row.transform) for network in networks])
         places = episodes.map(lambda ids: torch.from_numpy(np.searchsorted(self._used, ids.numpy())))

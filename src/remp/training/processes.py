@@ -16,8 +16,8 @@ from remp.config import RunConfig
 from remp.errors import ConfigError
 from remp.system.progress import Progress
 
-# What a network does most; some CPUs that claim to know bfloat16 die of it.
-# Prints how many times as long convolutions take in bfloat16 as in float32.
+# Run by a process of its own, since some CPUs that claim to know bfloat16 crash in what a network does most. Prints how
+# many times as long convolutions take in bfloat16 as in float32.
 _TRY_BFLOAT16 = """
 import time, torch
 def seconds(lower):
@@ -31,8 +31,7 @@ def seconds(lower):
     return min(times)
 print(seconds(True) / seconds(False))
 """
-# Tell of a bfloat16 that takes so many times as long as float32: not by chance.
-_SLOW = 1.3
+_SLOW = 1.3  # times as long as float32; less may be chance and is not told
 
 
 class RunningStatistics:
