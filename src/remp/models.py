@@ -111,7 +111,7 @@ def load_labelling(path: str | Path) -> "ReMPClassifier":
 
 
 def find_embedder(name: str | Path | Embedder = DEFAULT_EMBEDDER, *, side: int | None = None) -> Embedder:
-    """What makes embeddings of pictures, by the name of its backbone.
+    """Find the network that turns pictures into embeddings, by the name of its backbone.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def find_embedder(name: str | Path | Embedder = DEFAULT_EMBEDDER, *, side: int |
         A pretrained backbone ("efficientnet-lite0"), "timm:NAME", or a checkpoint of remp: a file, the folder of a run
         or a shipped name. An embedder is returned as it is.
     side : int, optional
-        Pixels of the squares it is fed, if not those it is made for.
+        Side in pixels of the square images that it gets; by default the side it was made for.
 
     Returns
     -------

@@ -15,7 +15,7 @@ Made = TypeVar("Made")
 
 
 class RayEngine(RayTasks):
-    """A Ray cluster. What it makes is what one process makes, to the last bit, whatever dies on the way.
+    """A Ray cluster for `embed` and `label`. The result is that of one process, bit for bit, even if machines fail.
 
     Parameters
     ----------

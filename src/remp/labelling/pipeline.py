@@ -46,8 +46,8 @@ class LabelOptions:
         What makes features of pictures: "efficientnet-lite0", a checkpoint of remp, the folder of a run, a shipped
         name, "timm:NAME", or an Embedder.
     side : int, optional
-        Pixels of the squares that the backbone is fed, if not those that it is made for. Fewer are faster, more are
-        better.
+        Side in pixels of the square images that the backbone gets; by default the side it was made for. Smaller is
+        faster, larger is more accurate.
     reject : float, optional
         Leave items below this probability without a label.
     unknown : bool

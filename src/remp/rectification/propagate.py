@@ -134,9 +134,9 @@ def propagate(
     *,
     shard: Shard | None = None,
 ) -> Propagated:
-    """Refine the class prototypes of the labelled rows with all the others, in memory for one chunk of rows.
+    """Refine the class prototypes of the labelled rows with all the others, with only one chunk of rows in memory.
 
-    Exactly `rectify` on the transformed rows, at any number of them.
+    The result is that of `rectify` on the transformed rows, for any number of them.
 
     Parameters
     ----------
