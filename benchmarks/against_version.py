@@ -1,21 +1,25 @@
-"""Whether anything got slower since another version: processor seconds of scoring, drawing and a training step.
+"""Whether anything got slower since another version: processor seconds of scoring, drawing, labelling and training.
 
     git worktree add OLD COMMIT
     python benchmarks/against_version.py OLD/src [--rounds 5] [--data cifar-fs]
 
 This version and the other one take turns, each time in a process of its own with one thread. Features are made up;
-600 images of 20 classes, 5-way 1-shot with 15 queries per class. Of each process the fastest of four repetitions
+600 images of 20 classes, 5-way 1-shot with 15 queries per class. Labelling is `remp label --embeddings` of 20 classes
+with 12 labels each, from reading the file to the report. Of each process the fastest of four repetitions
 counts, and the table has the fastest of all rounds and the ratio of the two: those are what other work on the machine
 disturbs least. Training is ReMP on ConvNet-64, 15-way 1-shot with 8 queries per class, in seconds on the clock.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +27,8 @@ import torch
 
 HERE = Path(__file__).resolve()
 SCORED = {256: (1000, ["remp"]), 640: (300, ["protonet", "laplacian-shot", "pt-map", "tim-adm", "remp"])}
+
+LABELLED = ((1000, 1280), (3000, 1280), (10_000, 640), (50_000, 64))  # rows and their dimensions
 
 
 def fastest(work: Callable[[], object]) -> float:
@@ -57,7 +63,32 @@ def measured_here() -> dict[str, float]:
                 work = lambda method=method: score_episodes(method, episodes, features)  # noqa: B023, E731
                 seconds[f"{name}, {n} tasks of {dim} dimensions"] = fastest(work)
     seconds["draw 2,000 episodes"] = fastest(lambda: EpisodeSampler(labels, Protocol(5, 1, 15), seed=0).sample(2000))
+    for n, dim in LABELLED:
+        with tempfile.TemporaryDirectory() as folder:
+            seconds[f"label {n:,} rows of {dim:,} dimensions"] = fastest(labelling(Path(folder), n, dim))
     return seconds
+
+
+def labelling(folder: Path, n: int, dim: int) -> Callable[[], object]:
+    """The command that labels n rows in a folder, to be called as often as one likes."""
+    from remp.cli import main as remp
+
+    random, results = np.random.default_rng(0), count()
+    classes = random.integers(0, 20, n)
+    rows = random.normal(size=(20, dim))[classes] * 0.3 + random.normal(size=(n, dim))
+    np.save(folder / "rows.npy", np.maximum(rows, 0).astype(np.float32))
+    given = [f"{row},{number}" for number in range(20) for row in np.flatnonzero(classes == number)[:12]]
+    (folder / "labels.csv").write_text("\n".join(["row,label", *given]), encoding="utf-8")
+
+    def label() -> None:
+        out = folder / f"result-{next(results)}"
+        sys.argv = ["remp", "label", "--embeddings", f"{folder}/rows.npy", "--labels", f"{folder}/labels.csv"]
+        sys.argv += ["--out", str(out)]
+        with contextlib.suppress(SystemExit):
+            remp()
+        assert (out / "labels.csv").is_file()
+
+    return label
 
 
 def in_child(source: Path, data: str) -> dict[str, float]:
