@@ -14,6 +14,7 @@ regression, the nearest class mean, label spreading and self-training.
 import argparse
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,8 @@ def _summary(kind: str, n_shot: int, variant: str, scores: list[dict[str, Any]])
         if stated
         else None,
         "width": 100 * float(np.mean([one["high"] - one["low"] for one in stated])) if stated else None,
+        "probability": probability,
+        "hit": hit,
         "ece": 100 * calibration_error(probability, hit),
         "left out": sum(one["left out"] for one in scores),
         **{
@@ -341,7 +344,8 @@ def summary(found: dict[str, list[dict[str, Any]]], draws: int) -> str:
         cells += [f"{np.mean([row['remp'] - row[_BEFORE] for row in plain]):+.1f}", f"{100 * np.mean(held):.0f} %"]
         lines.append(_line(cells + [_ratio(one) for one in (wrong, right, strange, alarms)]))
     names = ["remp", _BEFORE, *RIVALS]
-    head = ["task", "labels", "sets", *names, "difference to the best in each set", "stated", "holds the truth", "ECE"]
+    head = ["task", "labels", "sets", *names, "difference to the best in each set", "stated", "holds the truth"]
+    head += ["ECE of a set", "ECE of all together"]
     lines += ["", "## Means over the sets", "", _line(head), "|" + "---|" * len(head)]
     for key in dict.fromkeys((row["kind"], row["variant"], row["labels"]) for rows in found.values() for row in rows):
         same = [row for rows in found.values() for row in rows if (row["kind"], row["variant"], row["labels"]) == key]
@@ -350,10 +354,12 @@ def summary(found: dict[str, list[dict[str, Any]]], draws: int) -> str:
         cells += [f"{np.mean([row[name] for row in same]):.1f}" if name in same[0] else "" for name in names]
         cells += ["" if key[1] else f"{-np.mean([row['behind'] for row in same]):+.1f}"]
         cells += [f"{100 * len(held) / sum(row['draws'] for row in same):.0f} %"]
+        probability, hit = (np.concatenate([row[name] for row in same]) for name in ("probability", "hit"))
         cells += [
             _percent(100 * float(np.mean(held)) if held else None),
             f"{np.mean([row['ece'] for row in same]):.1f}",
         ]
+        cells += [f"{100 * calibration_error(probability, hit):.1f}"]
         lines.append(_line(cells))
     return "\n".join(lines) + "\n"
 
@@ -375,21 +381,29 @@ def main() -> None:
     parser.add_argument("--split", type=int, default=1)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--shots", type=int, nargs="+", default=SHOTS, help="labels of each class")
+    parser.add_argument("--workers", type=int, default=1, help="feature sets at the same time")
     parser.add_argument("--out", type=Path, default=Path("robustness"))
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # of rivals that do not converge
     arguments.out.mkdir(parents=True, exist_ok=True)
     everything: dict[str, list[dict[str, Any]]] = {}
-    for path in arguments.features:
-        found, name = np.load(path), path.stem
-        half = found["s"] == arguments.split
-        title = f"{name}, half {arguments.split}, {arguments.draws} draws"
-        rows = list(measure(found["x"][half], found["y"][half], arguments.draws, tuple(arguments.shots)))
-        everything[name] = rows
-        (arguments.out / f"{name}.md").write_text(table(rows, title), encoding="utf-8")
-        plot_coverage(rows, arguments.out / f"{name}.png", title)
-        (arguments.out / "README.md").write_text(summary(everything, arguments.draws), encoding="utf-8")
+    with ProcessPoolExecutor(arguments.workers) as pool:
+        measuring = [pool.submit(measure_file, path, arguments) for path in arguments.features]
+        for path, done in zip(arguments.features, measuring, strict=True):
+            everything[path.stem] = done.result()
+            (arguments.out / "README.md").write_text(summary(everything, arguments.draws), encoding="utf-8")
     print(summary(everything, arguments.draws))
+
+
+def measure_file(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of a feature set, whose table and plot are written."""
+    warnings.simplefilter("ignore")  # of rivals that do not converge
+    found, name = np.load(path), path.stem
+    half = found["s"] == arguments.split
+    title = f"{name}, half {arguments.split}, {arguments.draws} draws"
+    rows = list(measure(found["x"][half], found["y"][half], arguments.draws, tuple(arguments.shots)))
+    (arguments.out / f"{name}.md").write_text(table(rows, title), encoding="utf-8")
+    plot_coverage(rows, arguments.out / f"{name}.png", title)
+    return rows
 
 
 if __name__ == "__main__":
