@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
 from remp.cli import app
@@ -70,6 +71,34 @@ def test_the_estimator_of_the_readme_labels_the_rest() -> None:
     assert run_python("ReMPClassifier", {"X": X, "y": ["a", "", "", "b", None, ""]})["labels"].tolist() == list(
         "aaabbb"
     )
+
+
+def paired(item: str, first: str, second: str, n_shot: int) -> str:
+    """The mean difference in points with its 95 % interval, by SciPy, from the published accuracies of each episode."""
+    with np.load(ROOT / "results" / item / "accuracies.npz") as arrays:
+        one, other = (100 * arrays[f"{row} {n_shot}-shot"].astype(float) for row in (first, second))
+    interval = ttest_rel(one, other).confidence_interval(0.95)
+    middle = (interval.low + interval.high) / 2
+    return f"{middle:.2f} ± {interval.high - middle:.2f}".replace("-", "−")
+
+
+@pytest.mark.parametrize(
+    "row", ["ReMP (chosen on validation)", "ReMP (paper)", "ReMP (paper), trained as in the paper"]
+)
+def test_the_distance_from_the_main_rival_is_that_of_the_published_episodes(row: str) -> None:
+    one, five = (paired("cifar-fs", row, "DFMN-MCT", n_shot) for n_shot in (1, 5))
+    assert f"{one} and {five}" in " ".join(README.split()).replace(" points better", "")
+
+
+@pytest.mark.parametrize("transform", ["", ", transform"])
+@pytest.mark.parametrize(
+    ("item", "network"), [("cifar-fs", "ReMP, long training"), ("mini-imagenet", "ReMP, longest training")]
+)
+def test_what_the_papers_layers_lose_is_that_of_the_published_episodes(item: str, network: str, transform: str) -> None:
+    rows = [f"{network} ({which}){transform}" for which in ("chosen on validation", "paper")]
+    one, five = (paired(item, *rows, n_shot) for n_shot in (1, 5))
+    page = " ".join((ROOT / "docs" / "reproduce.md").read_text(encoding="utf-8").split())
+    assert f"{one} and {five}" in page.replace(" (1-shot)", "")
 
 
 def test_every_file_the_readme_links_to_exists() -> None:
