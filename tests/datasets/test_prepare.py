@@ -154,6 +154,13 @@ def test_a_name_that_is_no_plain_name_is_refused(source: Path, name: str) -> Non
         prepare("folder", source, options=SMALL, save_as=name)
 
 
+@pytest.mark.parametrize("name", ["cifar-fs", "glyphs"])
+def test_own_pictures_do_not_get_the_name_of_a_benchmark(source: Path, name: str) -> None:
+    with pytest.raises(DataError, match=f"'{name}' is the name of another data set, .* give another --name"):
+        prepare("folder", source, options=SMALL, save_as=name)
+    assert not prepared_folder(name).exists()
+
+
 @pytest.mark.parametrize("name", [name for name, dataset in DATASETS.items() if dataset.read])
 def test_every_set_says_what_it_is_prepared_from(remp_home: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=r"give the path .--from PATH"):

@@ -160,6 +160,17 @@ def test_a_result_names_all_it_depends_on(trained, test_images):
         assert part in result.card()
 
 
+def test_a_result_names_the_settings_that_were_changed_after_training(tiny, test_images):
+    before, now = make_config(tiny()), make_config(tiny(layers=0, repulsion="none"))
+    method, info = build_method(now, (16, 16, 3), 6).eval(), {"config": before.flat()}
+    for config, changed in ((before, {}), (now, {"layers": 0, "repulsion": "none"})):
+        loaded = Trained("toy.safetensors", method, config, NORMALISATION, (16, 16, 3), info, "c0ffee" * 8)
+        result = evaluate(loaded, test_images, PROTOCOL, n_episodes=4)
+        assert result.changed_settings == result.as_dict()["changed_settings"] == changed
+        named = "remp (layers: 0, repulsion: none) on conv4" if changed else "remp on conv4"
+        assert named in result.card()
+
+
 def test_every_accuracy_is_saved_and_an_earlier_result_stays(trained, test_images, tmp_path):
     result = evaluate(trained, test_images, PROTOCOL, n_episodes=8)
     first, second = result.save(tmp_path / "r" / "a.json"), result.save(tmp_path / "r" / "a.json")

@@ -159,6 +159,11 @@ def prepare(
     dataset, target = DATASETS[name], save_as or name
     if not re.fullmatch(r"\w[\w.+-]*", target):
         raise DataError(f"{target!r} cannot name a data set: use letters, digits, '-', '_', '.' and '+'")
+    if target in DATASETS and target != name:
+        raise DataError(
+            f"{target!r} is the name of another data set, and results on {name!r} would be taken for results on it: "
+            "give another --name"
+        )
     if dataset.read is None:
         if source is not None or download or options != ReadOptions():
             raise DataError(

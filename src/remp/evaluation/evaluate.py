@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from remp.backbones.embedding import NO_TRANSFORM, Normalisation, embed_by_each, images_at_once
+from remp.config import make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
@@ -99,7 +101,17 @@ def evaluate(
         checkpoint=trained.name,
         checkpoint_hash=trained.hash,
         seen_classes=count_seen(trained, images),
+        changed_settings=_changed_settings(trained),
     )
+
+
+def _changed_settings(trained: Trained) -> dict[str, Any]:
+    """Settings of the method that are others than those in the header of the checkpoint."""
+    header = trained.info.get("config")
+    if not isinstance(header, dict):
+        return {}
+    before, now = make_config(header).method_settings, trained.config.method_settings
+    return {name: value for name, value in now.items() if value != before.get(name)}
 
 
 def _check_given(episodes: Episodes, protocol: Protocol, images: ImageSet) -> None:

@@ -38,6 +38,8 @@ class Result:
         Which weights.
     seen_classes : int
         How many classes of the split have the name of a class that these weights were trained on.
+    changed_settings : dict
+        Settings of the method that are others than those it was trained with.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class Result:
     checkpoint_hash: str
     settings: dict[str, Any] = field(default_factory=dict)
     seen_classes: int = 0
+    changed_settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def warning(self) -> str:
@@ -104,11 +107,13 @@ class Result:
         protocol, kind = self.protocol, "transductive" if self.transductive else "inductive"
         balance = ", assumes balanced queries" if self.assumes_balance else ""
         drawn = f"seed {self.seed}" if self.seed is not None else "from a file"
+        changes = ", ".join(f"{name}: {value}" for name, value in self.changed_settings.items())
+        method = f"{self.method} ({changes})" if changes else self.method
         return (
             f"{self.estimate.percent()}   (mean and 95 % interval over n = {self.estimate.n} episodes)\n"
             f"  {protocol.n_way}-way, {protocol.n_shot}-shot, {protocol.n_query} queries per class "
             f"({protocol.distribution}); {kind}{balance}; transform: {self.transform}\n"
-            f"  {self.data} / {self.split} ({self.fingerprint[:12]}), {self.method} on {self.backbone}, "
+            f"  {self.data} / {self.split} ({self.fingerprint[:12]}), {method} on {self.backbone}, "
             f"checkpoint {self.checkpoint} ({self.checkpoint_hash[:12]})\n"
             f"  episodes {drawn}, hash {self.episode_hash[:16]}" + (f"\n  {self.warning}" if self.warning else "")
         )
