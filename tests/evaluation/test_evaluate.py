@@ -250,6 +250,16 @@ def test_a_transform_is_refused_where_features_depend_on_the_task(test_images):
         accuracies(PerTask(), test_images, NORMALISATION, drawn(test_images), FeatureTransform.parse("l2"))
 
 
+def test_a_path_a_name_and_features_are_refused_with_what_is_needed(trained, test_images, tmp_path):
+    with pytest.raises(ConfigError, match=r"trained is .*; needed what remp.load returns"):
+        evaluate(tmp_path / "best.safetensors", test_images, PROTOCOL)
+    with pytest.raises(ConfigError, match="images is 'toy'; needed an ImageSet"):
+        evaluate(trained, "toy", PROTOCOL)
+    features = drawn(test_images).gather(torch.zeros(len(test_images.labels), 4))
+    with pytest.raises(EpisodeError, match=r"the episodes hold torch.float32 .*; needed image ids \(E, S\)"):
+        evaluate(trained, test_images, PROTOCOL, episodes=features)
+
+
 def test_600_episodes_are_the_default():
     assert inspect.signature(evaluate).parameters["n_episodes"].default == 600
 

@@ -210,6 +210,20 @@ def test_the_minimum_that_repels_carries_no_gradient():
     torch.testing.assert_close(gradient[0], own[:, None].expand(-1, support.shape[-1]))
 
 
+@pytest.mark.parametrize(
+    ("support", "labels", "query"),
+    [
+        ((5, 4), (5,), (9, 4)),
+        ((1, 5, 4), (1, 5), (1, 9, 3)),
+        ((1, 5, 4), (1, 5), (2, 9, 4)),
+        ((1, 5, 4), (1, 4), (1, 9, 4)),
+    ],
+)
+def test_tensors_that_are_no_batch_of_tasks_are_refused(support, labels, query):
+    with pytest.raises(ValueError, match=r"needed \(E, S, d\), \(E, S\) and \(E, Q, d\)"):
+        rectify(torch.zeros(support), torch.zeros(labels, dtype=torch.int64), torch.zeros(query), 5, Rectification())
+
+
 @pytest.mark.parametrize("labels", [[0, 2], [-1, 0]])
 def test_labels_outside_of_the_classes_are_refused(labels):
     with pytest.raises(ValueError, match=r"support labels are .*; needed 0 … 1: number the 2 classes from 0"):

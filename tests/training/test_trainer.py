@@ -14,7 +14,7 @@ from remp.checkpoint import load_trained, read_checkpoint
 from remp.config import make_config
 from remp.datasets import base
 from remp.episodes import EpisodeSampler
-from remp.errors import ConfigError, EpisodeError, TrainingError
+from remp.errors import ConfigError, DataError, EpisodeError, TrainingError
 from remp.evaluation.evaluate import accuracies
 from remp.methods import METHODS, ProtoNet
 from remp.trained import build_method
@@ -381,3 +381,9 @@ def test_a_slow_bfloat16_is_told(times, told, monkeypatch, capsys):
     monkeypatch.setattr("remp.training.processes._TRY_BFLOAT16", f"print({times})")
     _check_precision_of_cpu("bf16-mixed")
     assert ("2.9 times as long in bfloat16" in capsys.readouterr().out) == told
+
+
+def test_images_that_are_trained_on_are_not_validated_on(tiny, train_images, tmp_path):
+    with pytest.raises(DataError, match="toy/train is given for training and for validation"):
+        train(tiny(), out=tmp_path / "run", train_set=train_images, validation_set=train_images)
+    assert not (tmp_path / "run").exists()

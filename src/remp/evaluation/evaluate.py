@@ -13,7 +13,7 @@ from remp.config import make_config
 from remp.datasets.base import ImageSet
 from remp.episodes import Episodes, EpisodeSampler, Protocol
 from remp.episodes.files import episode_hash
-from remp.errors import CheckpointError, EpisodeError, RempError
+from remp.errors import CheckpointError, ConfigError, EpisodeError, RempError
 from remp.evaluation.result import Result
 from remp.methods.base import Method, device_of, evaluation_mode, takes_images
 from remp.rectification.transform import FeatureTransform
@@ -49,7 +49,8 @@ def evaluate(
     n_episodes : int
         How many to draw.
     seed : int, optional
-        Which ones; default 0. The same seed gives the same episodes on every machine.
+        Which ones; default 0. The same seed gives the same episodes on every machine. With `episodes`, what those were
+        drawn from, for the record.
     transform : str, optional
         Parts of "mirror+zoom+power+l2+centre", or "none". Default: the transform in the checkpoint's settings.
     episodes : Episodes, optional
@@ -77,6 +78,10 @@ def evaluate(
     >>> result.estimate.n, result.split, result.transductive
     (20, 'test', True)
     """
+    if not isinstance(trained, Trained):  # type: ignore[redundant-expr]
+        raise ConfigError(f"trained is {trained!r}; needed what remp.load returns, e.g. of the path of a checkpoint")
+    if not isinstance(images, ImageSet):  # type: ignore[redundant-expr]
+        raise ConfigError(f"images is {images!r}; needed an ImageSet, e.g. remp.open_data('cifar-fs', 'test')")
     check_size(trained, images)
     chosen = FeatureTransform.parse(trained.config.transform if transform is None else transform)
     if episodes is None:
@@ -118,6 +123,11 @@ def _check_given(episodes: Episodes, protocol: Protocol, images: ImageSet) -> No
     """Raise EpisodeError unless the episodes are of this protocol, and their ids are images of the set."""
     if episodes.n_way != protocol.n_way:
         raise EpisodeError(f"the episodes are {episodes.n_way}-way, the protocol {protocol.n_way}-way: make them agree")
+    if episodes.support.dim() != 2 or episodes.support.is_floating_point():
+        raise EpisodeError(
+            f"the episodes hold {episodes.support.dtype} of shape {tuple(episodes.support.shape)}; needed image ids "
+            "(E, S), as EpisodeSampler draws them"
+        )
     has = episodes.support.shape[1], episodes.query.shape[1]
     if has != (needed := (sum(protocol.shots), protocol.n_way * protocol.n_query)):
         raise EpisodeError(

@@ -101,7 +101,7 @@ def rectify(
     >>> rectify(support, torch.tensor([[0, 1]]), query, 2, settings).prototypes.round(decimals=3).tolist()
     [[[0.0, 2.0], [10.0, 1.0]]]
     """
-    _check(support_labels, query, n_way)
+    _check(support, support_labels, query, n_way)
     dtype, large = query.dtype, largest_safe(settings, projection, support.shape[1] + query.shape[1])
     support, queries = in_safe_range(support, query, large=large)
     projection = None if projection is None else projection.to(support.dtype)
@@ -137,7 +137,13 @@ def rectify(
     )
 
 
-def _check(support_labels: Tensor, query: Tensor, n_way: int) -> None:
+def _check(support: Tensor, support_labels: Tensor, query: Tensor, n_way: int) -> None:
+    shapes = [tuple(tensor.shape) for tensor in (support, support_labels, query)]
+    if list(map(len, shapes)) != [3, 2, 3] or shapes[0][:2] != shapes[1] or shapes[0][::2] != shapes[2][::2]:
+        raise EpisodeError(
+            f"got support {shapes[0]}, support_labels {shapes[1]} and query {shapes[2]}; needed (E, S, d), (E, S) and "
+            "(E, Q, d): add a first dimension of 1 for a single task"
+        )
     if query.shape[1] == 0:
         raise EpisodeError("there are no queries to rectify with: give at least one")
     if support_labels.numel() and not 0 <= support_labels.min() <= support_labels.max() < n_way:

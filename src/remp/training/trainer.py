@@ -80,6 +80,7 @@ class Trainer:
     ) -> None:
         self.config, self.folder, self.processes = config, folder, processes
         _check_alike(train_set, validation_set)
+        _check_apart(train_set, validation_set)
         self.train_set, self.validation_set = train_set, validation_set
         self.normalisation = Normalisation(train_set.mean, train_set.std)
         self.episodes = TrainingEpisodes(config, train_set, self.normalisation, processes.device)
@@ -299,6 +300,14 @@ def _check_alike(train_set: ImageSet, validation_set: ImageSet) -> None:
         raise DataError(
             "the images for training are of {}, those for validation of {} (height x width x channels): prepare both "
             "with the same size".format(*sizes)
+        )
+
+
+def _check_apart(train_set: ImageSet, validation_set: ImageSet) -> None:
+    if train_set.fingerprint == validation_set.fingerprint:
+        raise DataError(
+            f"{train_set.name}/{train_set.split} is given for training and for validation, which would measure memory "
+            "instead of learning: give images of other classes as validation_set"
         )
 
 
