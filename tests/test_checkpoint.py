@@ -128,6 +128,11 @@ def test_a_missing_checkpoint_is_named(tmp_path):
         read_checkpoint(tmp_path / "none.safetensors")
 
 
+def test_a_file_of_episodes_is_no_checkpoint(path):
+    with pytest.raises(CheckpointError, match=r"is not a checkpoint of remp .*: needed a .safetensors file"):
+        read_checkpoint(with_header(path, json.dumps({"format": "remp-episodes-1", "seed": 0})))
+
+
 def test_another_format_is_named(path):
     with pytest.raises(CheckpointError, match="has format 99; this version of remp reads 1"):
         read_checkpoint(with_header(path, json.dumps({"format": 99})))

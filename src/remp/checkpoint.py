@@ -44,7 +44,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         info = json.loads(metadata.get("remp", "null"))
-    if not isinstance(info, dict):
+    if not isinstance(info, dict) or isinstance(info.get("format"), str):  # such as a file of episodes
         raise CheckpointError(f"{path} is not a checkpoint of remp (it has no settings of remp): {_NEEDED}")
     if info.get("format") != FORMAT:
         found = shortened(repr(info.get("format")))

@@ -282,7 +282,7 @@ class Trainer:
             )
 
     def _not_finite(self, what: str) -> TrainingError:
-        saved = self.folder.last if self.folder.last.exists() else "none yet"
+        saved = self.folder.last if self.folder.last.exists() else "none yet, so start again with another --out"
         return TrainingError(
             f"{what} not finite at episode {self.done}. Last good checkpoint: {saved}. "
             f"Try: --learning-rate {self.config.learning_rate / 10:g}, a smaller scale of the scores, "
