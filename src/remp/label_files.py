@@ -81,6 +81,11 @@ def label(
     >>> [record["label"] for record in done.records()]
     ['cat', 'dog', 'cat', 'cat', 'dog', 'dog']
     """
+    for what, value in (("source", source), ("labels", labels)):
+        if not isinstance(value, str | os.PathLike | None):
+            raise ConfigError(
+                f"{what} is of the type {type(value).__name__}; needed a path. For arrays: ReMPClassifier().fit(X, y)"
+            )
     name = local_name(source)
     place = result_folder(name, None if out is None else Path(out), overwrite)
     shard = (engine or Threads()).shard()

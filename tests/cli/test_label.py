@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import remp
 from embedding_cases import mean_colour_embedder
 from remp import cli, label_files, label_sources
-from remp.errors import RempError
+from remp.errors import ConfigError, RempError
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 220, 30), "blue": (30, 30, 220)}
 
@@ -406,12 +406,18 @@ def test_a_folder_around_the_folder_of_classes_is_told(photos):
     call("unfolded/photos")
 
 
+@pytest.mark.parametrize("arguments", [{"source": np.eye(3)}, {"source": "photos", "labels": np.zeros(3)}])
+def test_an_array_in_place_of_a_path_names_the_classifier(photos, arguments):
+    with pytest.raises(ConfigError, match=r"is of the type ndarray; needed a path\. For arrays: ReMPClassifier"):
+        remp.label(**arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["photos", "--model", "model", "--labels", "x.csv"], "--model has its own examples"),
         (["photos", "--together"], "--together is for --model"),
-        (["photos", "--model", "none"], "there is no model"),
+        (["photos", "--model", "none"], "there is no model 'none': needed what .* wrote$"),
         (["photos", "--save", "labels.csv"], "labels.csv exists already: give another --save"),
         (["photos", "--save", "photos"], "--save photos lies in photos, which is only read"),
         (["photos", "--save", "photos/model"], "--save photos/model lies in photos, which is only read"),

@@ -8,7 +8,7 @@ import pytest
 
 from made_up_labelling import made_up_labelling
 from remp.errors import ConfigError
-from remp.labelling.outcome import STATUSES
+from remp.labelling.outcome import STATUSES, AccuracyEstimate
 
 
 def four_items():
@@ -33,6 +33,13 @@ def test_a_record_names_the_classes_and_never_one_for_minus_one():
     assert (labelled["label"], labelled["runner-up"], labelled["margin"]) == ("cat", "dog", 0.8)
     assert (uncertain["label"], uncertain["likeliest"]) == (None, "dog")
     assert (unknown["label"], unknown["runner-up"], unknown["probability"]) == ("unknown", None, None)
+
+
+def test_one_line_tells_the_estimate_only_if_it_was_checked():
+    estimate = AccuracyEstimate(0.93, 0.6, 1.0, 0.9, "other tasks")
+    assert ", right by estimate 93.0%>" in repr(replace(four_items(), estimate=estimate, folder=None))
+    unchecked = replace(estimate, is_checked=False)
+    assert "right" not in repr(replace(four_items(), estimate=unchecked, folder=None))
 
 
 def test_the_table_has_a_row_for_each_item():

@@ -75,7 +75,8 @@ def _decoded(content: bytes, enough: int, make: Callable[[Image.Image], np.ndarr
     except UnidentifiedImageError as error:
         if content[4:8] == b"ftyp" and content[8:12] in _HEIF_BRANDS:
             raise UnreadablePicture(f"a HEIC picture ({HEIC if not reads_heic() else 'damaged'})") from error
-        raise UnreadablePicture(f"not a picture in a format that is read ({', '.join(FORMATS)})") from error
+        formats = ", ".join((*FORMATS, "HEIC") if reads_heic() else FORMATS)
+        raise UnreadablePicture(f"not a picture in a format that is read ({formats})") from error
     except Exception as error:  # a damaged file makes the decoders raise anything
         raise UnreadablePicture(f"a damaged picture ({reason(error)})") from error
 

@@ -135,9 +135,10 @@ class Labelling:
     before : ndarray
         (n,) the likeliest class without rectification.
     confusion : ndarray
-        (N, N) expected number of unlabelled items of class i that were labelled j, from the probabilities.
+        (N, N) expected number of unlabelled items of class i whose likeliest class is j, from the probabilities.
+        Uncertain and unknown items count, too.
     expected_sizes : ndarray
-        (N,) expected number of unlabelled items of each class.
+        (N,) expected number of unlabelled items of each class, as if all were of one of them.
     sample, sample_features : ndarray
         (m,) numbers of items whose features are kept for the map, and (m, d) those features.
     prototypes_before, prototypes : ndarray
@@ -215,7 +216,8 @@ class Labelling:
         numbers = np.bincount(self.status, minlength=len(STATUSES))
         counts = [f"{number:,} {status}" for status, number in zip(STATUSES, numbers, strict=True) if number]
         classes = f"{len(self.task.class_names):,} class{'' if len(self.task.class_names) == 1 else 'es'}"
-        right = f", right by estimate {self.estimate.accuracy:.1%}" if self.estimate else ""
+        is_checked = self.estimate is not None and self.estimate.is_checked
+        right = f", right by estimate {self.estimate.accuracy:.1%}" if self.estimate and is_checked else ""
         where = f", in {str(self.folder)!r}" if self.folder else ""
         return f"<Labelling of {len(self.task.names):,} items: {', '.join(counts)}, {classes}{right}{where}>"
 

@@ -29,7 +29,7 @@ from remp.version import __version__
 FILE = "model.safetensors"
 _FORMAT = "remp-labelling-3"
 _LARGEST_SIDE = 4096  # pixels of a picture's side, as in a checkpoint
-_AGAIN = "needed what `remp label --save`, ReMPClassifier.save or Export in remp studio wrote; write it again"
+_NEEDED = "needed what `remp label --save`, ReMPClassifier.save or Export in remp studio wrote"
 _RULES: dict[str, type[Adaptive] | type[Propagation]] = {"adaptive": Adaptive, "paper": Propagation}
 
 
@@ -82,12 +82,12 @@ def read_labelling(path: Path) -> Learned:
     """Raises CheckpointError for a file that is not there, damaged or something else."""
     path = path / FILE if path.is_dir() else path
     if not path.is_file():
-        raise CheckpointError(f"there is no model {str(path)!r}: {_AGAIN}")
-    with border(f"{path} cannot be read as a model of remp", _AGAIN, CheckpointError), safe_open(path, "pt") as file:
+        raise CheckpointError(f"there is no model {str(path)!r}: {_NEEDED}")
+    with border(f"{path} cannot be read as a model of remp", _NEEDED, CheckpointError), safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         facts = json.loads((file.metadata() or {}).get("remp", "null"))
     if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
-        raise CheckpointError(f"{path} is not a model of remp: {_AGAIN}")
+        raise CheckpointError(f"{path} is not a model of remp: {_NEEDED}")
     return _Reader(path, tensors, facts).labelling()
 
 
@@ -227,7 +227,7 @@ class _Reader:
         return float(value)
 
     def _refusal(self, what: str) -> CheckpointError:
-        return CheckpointError(f"{self._path} is damaged ({shortened(what)} does not fit): {_AGAIN}")
+        return CheckpointError(f"{self._path} is damaged ({shortened(what)} does not fit): {_NEEDED}")
 
 
 def _is_number(value: Any) -> bool:

@@ -98,6 +98,12 @@ def test_json_has_the_same_items_and_all_else():
     assert saved["estimate"]["accuracy"] == 0.873
 
 
+def test_of_no_labels_no_share_is_right():
+    table = json.loads(labels_json(made_up_labelling(("cat", "dog"), 30, reject=1.0)))["reject"]
+    assert table[-1] == {"threshold": 1.0, "n": 0, "right": None}
+    assert table[0]["right"] > 0
+
+
 def test_json_has_no_number_that_json_does_not_know():
     labelling = made_up_labelling(("cat",), 5, probability=np.full(5, np.nan), estimate=None)
     saved = json.loads(labels_json(labelling), parse_constant=pytest.fail)

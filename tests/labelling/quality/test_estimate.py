@@ -149,7 +149,7 @@ def test_a_line_says_how_many_stay_and_how_many_of_them_are_right():
     assert lines[0] == pytest.approx(Kept(0.0, n, 0.97))
     assert [line.threshold for line in lines] == [0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99]
     assert lines[-2].n == n
-    assert lines[-1] == Kept(0.99, 0, 0.0)
+    assert lines[-1] == Kept(0.99, 0, None)
 
 
 def test_thresholds_after_the_first_that_leaves_nothing_are_not_told():

@@ -49,6 +49,14 @@ def test_one_class_is_one():
     assert summary(made_up_labelling(("cat",), 9)).startswith("        2  examples with a label (1 class)\n")
 
 
+def test_one_item_is_told_of_as_one():
+    made_up = made_up_labelling(("cat", "dog"), 12, n_given=1)
+    status = np.array([STATUSES.index("given"), STATUSES.index("unknown"), *[STATUSES.index("labelled")] * 10])
+    lines = summary(replace(made_up, status=status)).splitlines()
+    assert lines[0] == "        1  example with a label (2 classes)"
+    assert "        1  resembles no class" in lines
+
+
 def test_one_class_has_no_table_of_thresholds():
     assert "threshold" not in summary(made_up_labelling(["all"], 12, estimate=None, reject=0.9))
 

@@ -91,7 +91,7 @@ THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 class Kept(NamedTuple):
     """n: how many of the unlabelled items have a label of this probability or more; right: the share of these that is
-    right, by their probabilities; 0 if there are none, None if it cannot be estimated."""
+    right, by their probabilities; None if there are none, or if it cannot be estimated."""
 
     threshold: float
     n: int
@@ -128,5 +128,4 @@ def _probabilities(labelling: Labelling) -> np.ndarray:
 
 def _kept(labelling: Labelling, values: np.ndarray, threshold: float) -> Kept:
     kept = values[values >= threshold]
-    right = float(kept.mean()) if len(kept) else 0.0
-    return Kept(threshold, len(kept), right if labelling.estimate else None)
+    return Kept(threshold, len(kept), float(kept.mean()) if len(kept) and labelling.estimate else None)

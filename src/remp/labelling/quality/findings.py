@@ -101,8 +101,13 @@ def single_examples(task: Items) -> list[Finding]:
     if not len(thin):
         return []
     names = listed([repr(task.class_names[number]) for number in thin], MOST_NAMES)
-    subject = f"class {names} has" if len(thin) == 1 else f"{len(thin)} classes ({names}) have"
-    text = f"{subject} one labelled item: a second one would tell how well it is recognised"
+    if len(thin) == 1:
+        text = f"class {names} has one labelled item: a second one would tell how well it is recognised"
+    else:
+        text = (
+            f"{len(thin)} classes ({names}) have one labelled item each: a second one of each would tell how well they "
+            "are recognised"
+        )
     items = tuple(np.flatnonzero(np.isin(task.labels, thin)).tolist())
     return [Finding("single example", text, items, tuple(task.class_names[number] for number in thin))]
 

@@ -15,11 +15,11 @@ from remp.untrusted import visible
 _MOST = 10  # findings and names that are shown; the report has all
 _WEAK = 0.5  # rectification with less than this share of its usual weight is mentioned
 _MEANING = {
-    "given": "examples with a label",
-    "labelled": "got a label",
-    "uncertain": "too uncertain for a label",
-    "unknown": "resemble no class",
-}
+    "given": ("example with a label", "examples with a label"),
+    "labelled": ("got a label", "got a label"),
+    "uncertain": ("too uncertain for a label", "too uncertain for a label"),
+    "unknown": ("resembles no class", "resemble no class"),
+}  # of one, of several
 
 
 def summary(labelling: Labelling) -> str:
@@ -44,7 +44,7 @@ def _counts(labelling: Labelling) -> Iterator[str]:
             yield f"{len(task.names):>9,}  without a label, for the {n_classes} of the model"
         elif number or status in ("given", "labelled"):
             classes = f" ({n_classes})" if status == "given" else ""
-            yield f"{number:>9,}  {_MEANING[status]}{classes}"
+            yield f"{number:>9,}  {_MEANING[status][int(number != 1)]}{classes}"
     if task.skipped:
         yield f"{len(task.skipped):>9,}  skipped:"
         for reason, number in Counter(reason for _, reason in task.skipped).most_common(_MOST):
@@ -68,7 +68,7 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
             f"{'' if is_whole else ', if each had its likeliest class'}, {estimate.level:.0%} interval "
             f"{estimate.low:.1%} to {estimate.high:.1%} ({visible(estimate.basis)})"
         )
-        if labelled.n and not is_whole and labelled.right is not None:
+        if not is_whole and labelled.right is not None:
             yield f"Right among the {labelled.n:,} new labels: {_plain(labelled.right)}, by their probabilities"
     else:
         yield (
@@ -99,7 +99,7 @@ def _rejection(labelling: Labelling) -> Iterator[str]:
         yield f"--reject {labelling.reject:g} leaves no label; the largest threshold that leaves one is {largest}."
     yield "threshold   labelled   right, by estimate"
     for line in rejection_table(labelling):
-        right = _plain(line.right) if line.n and line.right is not None else "-"
+        right = "-" if line.right is None else _plain(line.right)
         threshold = f"{line.threshold:g}" if line.threshold else "none"
         yield f"{threshold:>9}{line.n:>11,}{right:>11}"
 
