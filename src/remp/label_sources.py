@@ -19,6 +19,7 @@ from remp.labelling.pipeline import LabelOptions
 from remp.labelling.tasks import Items, checked, unlabelled_task
 from remp.labelling.tasks.embeddings import EMBEDDING_SUFFIXES, embedding_task, unlabelled_rows
 from remp.labelling.tasks.folder import find_pictures, folder_task, listed_task
+from remp.labelling.tasks.label_table import label_or_none
 from remp.models import DEFAULT_EMBEDDER, find_embedder
 from remp.propagation.fit import Learned
 from remp.rows import ArrayRows, Rows, Shard
@@ -48,6 +49,11 @@ class SavedModel:
     path: Path
     learned: Learned
     given: Embedder | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes as text: those of `ReMPClassifier` may be numbers."""
+        return tuple(name if isinstance(name, str) else str(label_or_none(name)) for name in self.learned.classes)
 
     def embedder(self) -> Embedder:
         """The embedder that the features of the model were made with."""
@@ -131,7 +137,7 @@ def _read_embeddings(source: Path, options: LabelOptions, labels: Path | None, m
     if model:
         names, rows = unlabelled_rows(source)
         model.check_rows(rows, source)
-        task = unlabelled_task(names, model.learned.classes)
+        task = unlabelled_task(names, model.class_names)
     else:
         task, rows = embedding_task(source, labels)
         task = checked(task, str(source), "give the label of some rows, and leave that of the others empty")
@@ -143,7 +149,7 @@ def _read_dataset(
 ) -> Found:
     started = time.perf_counter()
     found = open_dataset(folder, engine)
-    task = found.unlabelled_task(model.learned.classes) if model else found.task(labels)
+    task = found.unlabelled_task(model.class_names) if model else found.task(labels)
     if options.class_folders and not task.paths:
         raise ConfigError(
             f"--{options.class_folders} needs the pictures, and those of {folder} are not on this machine"
@@ -166,7 +172,7 @@ def _read_pictures(
     if model:
         embedder, tree = model.embedder(), find_pictures(source)
         paths = tuple(source / name for name in tree.names)
-        task = unlabelled_task(tree.names, model.learned.classes, paths, tuple(tree.skipped))
+        task = unlabelled_task(tree.names, model.class_names, paths, tuple(tree.skipped))
     else:
         task = listed_task(source, labels) if labels else folder_task(source)
         how = _how_to_label(task, source, labels)

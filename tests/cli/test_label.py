@@ -406,6 +406,19 @@ def test_a_folder_around_the_folder_of_classes_is_told(photos):
     call("unfolded/photos")
 
 
+@pytest.mark.parametrize("together", [[], ["--together"]])
+@pytest.mark.parametrize("y", [[3, 10, -1, -1], [3.0, 10.0, np.nan, np.nan]], ids=["whole", "with gaps"])
+def test_a_classifier_whose_labels_are_numbers_labels_files(tmp_path, monkeypatch, y, together):
+    monkeypatch.chdir(tmp_path)
+    values = np.array([[1.0, 0.1], [0.1, 1.0], [0.9, 0.2], [0.2, 0.9]])
+    remp.ReMPClassifier().fit(values, y).save("model")
+    np.save("new.npy", values[2:])
+    call("--embeddings", "new.npy", "--model", "model", "--no-unknown", *together)
+    assert [row["label"] for row in rows("new-labelled").values()] == ["3", "10"]
+    saved = json.loads(Path("new-labelled/labels.json").read_text())
+    assert [one["label"] for one in saved["classes"]] == ["3", "10"]
+
+
 @pytest.mark.parametrize("arguments", [{"source": np.eye(3)}, {"source": "photos", "labels": np.zeros(3)}])
 def test_an_array_in_place_of_a_path_names_the_classifier(photos, arguments):
     with pytest.raises(ConfigError, match=r"is of the type ndarray; needed a path\. For arrays: ReMPClassifier"):
