@@ -165,6 +165,7 @@ def test_a_journal_knows_the_file_of_labels_that_it_was_started_with(folder, tmp
     started = Journal(path)
     assert started.given_labels(labels) == labels
     started.check(folder, names(folder), labels_header(labels))
+    started.append({"do": "dismiss", "key": "x"})
     again = Journal(path)
     assert again.given_labels(None) == again.given_labels(labels) == labels
     (tmp_path / "other.csv").write_text("file,label\n")
@@ -175,10 +176,21 @@ def test_a_journal_knows_the_file_of_labels_that_it_was_started_with(folder, tmp
         again.given_labels(None)
 
 
+def test_a_journal_without_a_file_of_labels_takes_one_as_long_as_nothing_was_done(folder, tmp_path):
+    path, labels = folder.with_name("photos.journal"), tmp_path / "labels.csv"
+    labels.write_text("file,label\na.png,cat\n")
+    Journal(path).check(folder, names(folder), {"side": 64})
+    again = Journal(path)
+    assert again.given_labels(labels) == labels
+    again.check(folder, names(folder), {"side": 96, **labels_header(labels)})
+    started = Journal(path)
+    assert (started.given_labels(None), started.made_with, started.entries) == (labels, {"side": 96}, [])
+
+
 def test_a_journal_without_a_file_of_labels_takes_none_later(folder, tmp_path):
-    opened(folder)
+    opened(folder).append({"do": "dismiss", "key": "x"})
     (tmp_path / "labels.csv").write_text("file,label\n")
     journal = Journal(folder.with_name("photos.journal"))
     assert journal.given_labels(None) is None
-    with pytest.raises(DataError, match="was started without a file of labels"):
+    with pytest.raises(DataError, match=r"was started without a file of labels.*or leave --labels out"):
         journal.given_labels(tmp_path / "labels.csv")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from embedding_cases import mean_colour_embedder
 from remp.errors import ConfigError
 from remp.studio.run import (
     N_DIGITS,
@@ -184,4 +185,13 @@ def test_a_port_or_a_backbone_that_is_not_there_is_told_before_anything_is_writt
     folder = write_collection(tmp_path / "photos", 3)
     with pytest.raises(ConfigError, match="there is no backbone 'efficientnet-lte0'"):
         run_studio(folder, StudioOptions(backbone="efficientnet-lte0", browser=False))
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+def test_a_port_that_is_taken_leaves_no_journal(tmp_path):
+    folder = write_collection(tmp_path / "photos", 2)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        options = StudioOptions(backbone=mean_colour_embedder(), port=other.getsockname()[1], browser=False)
+        with pytest.raises(ConfigError, match="cannot listen at"):
+            run_studio(folder, options)
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]

@@ -123,9 +123,9 @@ class Journal:
         return {key: header[key] for key in ("backbone", "side") if header.get(key) is not None}
 
     def given_labels(self, asked: Path | None) -> Path | None:
-        """The file of labels that the journal was started with; for a new journal, the one that is asked for. Raises
-        DataError if it has changed since, or if another one is asked for."""
-        if self._header is None:
+        """The file of labels that the journal was started with; for a journal without an action, the one that is asked
+        for, if any. Raises DataError if it has changed since, or if another one is asked for."""
+        if self._header is None or (asked is not None and self._is_idle):
             return asked
         kept, their_hash = self._header.get("labels"), self._header.get("labels_hash")
         if kept is None and asked is None:
@@ -134,14 +134,24 @@ class Journal:
         if their_hash is None or _hash_of(path) != their_hash:
             started = "without a file of labels" if kept is None else f"with the labels of {kept}"
             what = f"{asked} is another file" if asked else "that file is gone or has changed"
-            raise DataError(f"{self.path} was started {started}, and {what}: give another --out, or put it back")
+            how = "leave --labels out" if kept is None else "put it back"
+            raise DataError(f"{self.path} was started {started}, and {what}: give another --out, or {how}")
         return path
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing was done since the journal was started."""
+        return not self.entries and not self.n_damaged
 
     def check(self, folder: Path, names: Sequence[str], made_with: Mapping[str, Any] | None = None) -> None:
         """Raise DataError if this is the journal of another collection; start a new one with what tells that.
 
-        made_with: the backbone and the side, to be kept in a new journal.
+        made_with: the backbone, the side and the file of labels, to be kept in a new journal; one without an action is
+        started anew.
         """
+        if made_with is not None and self._is_idle and self._header and self._header.get("journal") == _FORMAT:
+            self.path.unlink(missing_ok=True)
+            self._header = None
         if self._header is None:
             spread = names[:: max(1, len(names) // _WITNESSES)][:_WITNESSES]
             witnesses = {name: witness for name in spread if (witness := _witness(folder / name))}

@@ -68,28 +68,28 @@ def run_studio(folder: Path, options: StudioOptions) -> None:
     task = open_collection(folder, labels)
     server = OneServer(out.with_name(f".{out.name}.studio"), folder)
     try:
-        made_with = {"backbone": getattr(options.backbone, "name", options.backbone), "side": options.side}
-        made_with |= labels_header(labels)
-        session = open_session(task, folder, journal_of(out), embedder, made_with)
-        listening = _listen(options.host, options.port)
-        port = listening.getsockname()[1]
-        keys, thumbnails = Keys(), Thumbnails(_THUMBNAIL, _QUALITY)
-        app = make_app(session, thumbnails, folder.name, lambda asked: export_session(session, folder, out, asked))
-        guarded = Guard(app, keys, _hosts(options.host, port), any_address=options.anyone)
-        address = f"http://{_in_address(options.host)}:{port}/"
-        server.say(address)
-        config = uvicorn.Config(
-            guarded, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off", ws="none",
-            server_header=False,
-        )  # fmt: skip
-        try:
-            with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C is how it ends; everything is kept
-                session.start()
-                _greet(options, address, keys.token, session)
-                _server(config, session).run(sockets=[listening])
-        finally:
-            session.stop()
-            thumbnails.close()
+        with contextlib.closing(_listen(options.host, options.port)) as listening:  # before anything is written
+            made_with = {"backbone": getattr(options.backbone, "name", options.backbone), "side": options.side}
+            made_with |= labels_header(labels)
+            session = open_session(task, folder, journal_of(out), embedder, made_with)
+            port = listening.getsockname()[1]
+            keys, thumbnails = Keys(), Thumbnails(_THUMBNAIL, _QUALITY)
+            app = make_app(session, thumbnails, folder.name, lambda asked: export_session(session, folder, out, asked))
+            guarded = Guard(app, keys, _hosts(options.host, port), any_address=options.anyone)
+            address = f"http://{_in_address(options.host)}:{port}/"
+            server.say(address)
+            config = uvicorn.Config(
+                guarded, log_level="warning", access_log=False, timeout_graceful_shutdown=1, lifespan="off", ws="none",
+                server_header=False,
+            )  # fmt: skip
+            try:
+                with contextlib.suppress(KeyboardInterrupt):  # Ctrl+C is how it ends; everything is kept
+                    session.start()
+                    _greet(options, address, keys.token, session)
+                    _server(config, session).run(sockets=[listening])
+            finally:
+                session.stop()
+                thumbnails.close()
     finally:
         server.close()
 
