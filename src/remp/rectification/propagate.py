@@ -1,6 +1,7 @@
 """Exact rectification of any number of rows: the labelled ones are the support, the others the queries."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -182,7 +183,8 @@ def propagate(
     bias = torch.zeros(n_classes, 1, dtype=torch.float64) if settings.balanced else None
     moves = []
     for layer in range(settings.layers if (labels < 0).any() else 0):
-        work = _LayerSums(state, settings.beta(layer, n_classes), bias, transform, dtype)
+        beta = settings.beta(layer, n_classes)
+        work = partial(_sums_of_queries, state=state, beta=beta, bias=bias, transform=transform, dtype=dtype)
         seen, masses = _over_processes(*shard.total(work, rows, labels), shard)
         if bias is not None:
             bias = evened(bias, masses + counts[0])
@@ -230,44 +232,32 @@ def class_sums(
     rows: Rows, labels: np.ndarray, n_classes: int, transform: RowTransform, shard: Shard
 ) -> tuple[Tensor, Tensor]:
     """Sums of the labelled rows of each class (N, d), and how many it has (N,), in float64."""
-    sums = shard.sum(shard.total(_LabelSums(n_classes, transform), rows, labels))
+    work = partial(_sums_of_labelled, n_classes=n_classes, transform=transform)
+    sums = shard.sum(shard.total(work, rows, labels))
     return sums, torch.from_numpy(np.bincount(labels[labels >= 0], minlength=n_classes)).double()
 
 
-@dataclass(frozen=True)
-class _LabelSums:
+def _sums_of_labelled(block: Block, *, n_classes: int, transform: RowTransform) -> Tensor:
     """Sums of the labelled rows of a block, class by class (N, d)."""
-
-    n_classes: int
-    transform: RowTransform
-
-    def __call__(self, block: Block) -> Tensor:
-        sums = torch.zeros(self.n_classes, block.rows.dim, dtype=torch.float64)
-        for rows, labels in block.labelled():
-            sums.index_add_(0, labels, self.transform(rows).double())
-        return sums
+    sums = torch.zeros(n_classes, block.rows.dim, dtype=torch.float64)
+    for rows, labels in block.labelled():
+        sums.index_add_(0, labels, transform(rows).double())
+    return sums
 
 
-@dataclass(frozen=True)
-class _LayerSums:
+def _sums_of_queries(
+    block: Block, *, state: State, beta: float, bias: Tensor | None, transform: RowTransform, dtype: torch.dtype
+) -> tuple[QuerySums, Tensor]:
     """What a layer needs to know of the queries of a block, and the sum of their attention to each class (N, 1)."""
-
-    state: State
-    beta: float
-    bias: Tensor | None
-    transform: RowTransform
-    dtype: torch.dtype
-
-    def __call__(self, block: Block) -> tuple[QuerySums, Tensor]:
-        state = self.state.to(self.dtype)
-        total, masses = _nothing(self.state), torch.zeros(state.prototypes.shape[-2], 1, dtype=torch.float64)
-        for chunk in block.unlabelled():
-            queries = state.propagated(self.transform(chunk)[None].to(self.dtype))  # (1, m, d)
-            weights = attention_weights(state, queries, self.bias)  # (1, N, m)
-            total = total + query_sums(weights, queries, self.beta, state.settings)
-            if self.bias is not None:
-                masses += weights[0].sum(-1, keepdim=True)
-        return total, masses
+    total, masses = _nothing(state), torch.zeros(state.prototypes.shape[-2], 1, dtype=torch.float64)
+    state = state.to(dtype)
+    for chunk in block.unlabelled():
+        queries = state.propagated(transform(chunk)[None].to(dtype))  # (1, m, d)
+        weights = attention_weights(state, queries, bias)  # (1, N, m)
+        total = total + query_sums(weights, queries, beta, state.settings)
+        if bias is not None:
+            masses += weights[0].sum(-1, keepdim=True)
+    return total, masses
 
 
 def _nothing(state: State) -> QuerySums:

@@ -1,6 +1,7 @@
 """The feature transform: what may be done to embeddings between backbone and method, as a setting of evaluation."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -115,7 +116,7 @@ class RowTransform:
 def fit_transform(rows: Rows, parts: FeatureTransform, shard: Shard) -> tuple[RowTransform, float]:
     """The transform of these rows, and a bound of the features' size. Checks that every number is finite."""
     total, largest = torch.zeros(rows.dim, dtype=torch.float64), 0.0
-    for sums, largest_here in shard.each(_FeatureSums(parts), rows):
+    for sums, largest_here in shard.each(partial(_feature_sums, parts=parts), rows):
         total, largest = total + sums, max(largest, largest_here)
     largest = 1.0 if parts.l2 else shard.largest(largest)
     if not parts.centre:
@@ -123,24 +124,19 @@ def fit_transform(rows: Rows, parts: FeatureTransform, shard: Shard) -> tuple[Ro
     return RowTransform(parts, (shard.sum(total) / len(rows)).float()), 2 * largest
 
 
-@dataclass(frozen=True)
-class _FeatureSums:
+def _feature_sums(block: Block, *, parts: FeatureTransform) -> tuple[Tensor, float]:
     """The sum of the features of a block (d,), and the largest number in them; 0 where the norm bounds it."""
-
-    parts: FeatureTransform
-
-    def __call__(self, block: Block) -> tuple[Tensor, float]:
-        transform, first = RowTransform(self.parts), block.first
-        total, largest = torch.zeros(block.rows.dim, dtype=torch.float64), 0.0
-        for chunk in block.chunks():
-            features = transform(chunk)
-            sums = features.sum(0, dtype=torch.float64)
-            if not sums.isfinite().all():  # a sum of finite numbers is finite in float64
-                _refuse(chunk, first)
-            if not self.parts.l2:
-                largest = max(largest, float(features.abs_().amax()))
-            total, first = total + sums, first + len(chunk)
-        return total, largest
+    transform, first = RowTransform(parts), block.first
+    total, largest = torch.zeros(block.rows.dim, dtype=torch.float64), 0.0
+    for chunk in block.chunks():
+        features = transform(chunk)
+        sums = features.sum(0, dtype=torch.float64)
+        if not sums.isfinite().all():  # a sum of finite numbers is finite in float64
+            _refuse(chunk, first)
+        if not parts.l2:
+            largest = max(largest, float(features.abs_().amax()))
+        total, first = total + sums, first + len(chunk)
+    return total, largest
 
 
 def _signed_root(rows: Tensor) -> Tensor:
