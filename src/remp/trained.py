@@ -176,7 +176,11 @@ def build_blank(config: RunConfig, image_size: tuple[int, int, int], n_classes: 
 
 def _built(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) -> Method:
     make, backbone = KNOWN[config.method], _build_backbone(config, image_size)
-    map_shape = _map_shape(config, backbone, image_size)
+    if image_size[0] * image_size[1] <= _LARGE:
+        map_shape = backbone.map_shape(image_size)
+    else:
+        with torch.device("meta"):  # shapes without memory; it takes a second to import what that needs
+            map_shape = _build_backbone(config, image_size).map_shape(image_size)
     backbone.map_size = map_shape[1:]
     feature_shape = map_shape if make.uses_maps else backbone.feature_shape(map_shape)
     return make(backbone, n_classes=n_classes, feature_shape=feature_shape, **config.method_settings)
@@ -184,13 +188,6 @@ def _built(config: RunConfig, image_size: tuple[int, int, int], n_classes: int) 
 
 def _in_fast_order(method: Method) -> Method:
     return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
-def _map_shape(config: RunConfig, backbone: Backbone, image_size: tuple[int, int, int]) -> tuple[int, int, int]:
-    if image_size[0] * image_size[1] <= _LARGE:
-        return backbone.map_shape(image_size)
-    with torch.device("meta"):  # shapes without memory; it takes a second to import what that needs
-        return _build_backbone(config, image_size).map_shape(image_size)
 
 
 class _Blank(TorchFunctionMode):
