@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize, minimize_scalar
+from scipy.stats import norm
 
 from remp.propagation import calibration
 from remp.propagation.adaptive import Adaptive, adapt
@@ -151,14 +152,27 @@ def test_without_held_out_labels_more_labels_a_class_are_trusted_more():
 
 
 @pytest.mark.parametrize("n_shot", [1, 4, 25])
-def test_the_prior_is_the_measured_normal_distribution_of_the_logarithm(n_shot):
-    prior = calibrate(MODEL, drawn(0, 1.0), np.full(5, n_shot))
-    logs = np.log(prior.sharpness)
-    mean = prior.weights @ logs
-    assert mean == pytest.approx(np.log(0.9) - FALL / n_shot**0.5)
-    assert np.sqrt(prior.weights @ (logs - mean) ** 2) == pytest.approx(0.5, rel=1e-3)
-    assert logs.max() - logs.min() == pytest.approx(6)
-    assert len(logs) == 121
+def test_the_prior_is_two_measured_normal_distributions_of_the_logarithm_around_the_typical_one(n_shot):
+    prior, typical = calibrate(MODEL, drawn(0, 1.0), np.full(5, n_shot)), np.log(0.9) - FALL / n_shot**0.5
+    assert np.log(prior.best) == pytest.approx(typical, abs=0.01)
+    centres = np.log(prior.sharpness) - typical
+    expected = 0.9 * norm.pdf(centres, 0.06, 0.45) + 0.1 * norm.pdf(centres, -2, 1)
+    np.testing.assert_allclose(prior.weights, expected / expected.sum(), rtol=1e-6)
+    assert (centres.min(), centres.max(), len(centres)) == (pytest.approx(-5), pytest.approx(3), 161)
+
+
+def test_clear_clusters_that_hidden_labels_contradict_get_careful_probabilities():
+    """Ten labels, half of them as predicted: at the typical sharpness the answers would be nearly certain."""
+    scores = torch.tensor([[6.0, -6.0]]).repeat(10, 1)
+    contradicted, confirmed = (
+        HeldOut(np.arange(10), labels, scores, scores, scores, np.ones(10), torch.ones(10, 2))
+        for labels in (np.arange(10) % 2, np.zeros(10, np.int64))
+    )
+    model = adapt(ArrayRows(np.eye(2, dtype=np.float32)), np.arange(2), 2)
+    careful, sure = (
+        float(calibrate(model, held, np.full(2, 5)).probabilities(scores)[0, 0]) for held in (contradicted, confirmed)
+    )
+    assert careful < 0.8 < 0.98 < sure
 
 
 def test_a_held_out_label_counts_half_beside_the_prior():

@@ -60,8 +60,8 @@ class Finding:
     Parameters
     ----------
     kind : str
-        "unrecognised class", "suspicious label", "exact duplicates", "near duplicates", "single example" or "similar
-        classes".
+        "hardly better than guessing", "unrecognised class", "suspicious label", "exact duplicates", "near duplicates",
+        "single example" or "similar classes".
     text : str
         A sentence about it.
     items : tuple of int
@@ -80,6 +80,7 @@ class Finding:
     """
 
     kind: Literal[
+        "hardly better than guessing",
         "unrecognised class",
         "suspicious label",
         "exact duplicates",

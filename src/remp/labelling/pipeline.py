@@ -16,7 +16,13 @@ from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
 from remp.labelling.output.class_folders import Way
 from remp.labelling.quality.duplicates import duplicates
 from remp.labelling.quality.estimate import estimate_accuracy
-from remp.labelling.quality.findings import similar_classes, single_examples, suspicious_labels, unrecognised_classes
+from remp.labelling.quality.findings import (
+    guessed_labels,
+    similar_classes,
+    single_examples,
+    suspicious_labels,
+    unrecognised_classes,
+)
 from remp.labelling.quality.label_next import MOST_CANDIDATES, advise
 from remp.labelling.tasks import Items
 from remp.models import DEFAULT_EMBEDDER
@@ -128,8 +134,11 @@ def label_rows(
     held_out, transform = fitted.held_out, fitted.likeness.transform
     findings = duplicates(task, content_hashes, picture_hashes, lambda items: transform(rows.take(items)))
     if not model:
-        doubtful = suspicious_labels(task, held_out, fitted.calibration)
-        findings = [*unrecognised_classes(task, held_out), *doubtful, *findings, *single_examples(task)]
+        doubtful = guessed_labels(held_out) or [  # where these are guessed, they say nothing against single labels
+            *unrecognised_classes(task, held_out),
+            *suspicious_labels(task, held_out, fitted.calibration),
+        ]
+        findings = [*doubtful, *findings, *single_examples(task)]
     findings += similar_classes(task, decision.confusion)
     status = status if options.unknown else status_of(task, decision, options.reject, None, rows)
     label_next = _label_next(task, rows, fitted.model, decision, status, options.n_next, model)

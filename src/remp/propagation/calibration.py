@@ -16,12 +16,15 @@ from remp.propagation.adaptive import Adapted, Evidence
 from remp.propagation.held_out import MOST_FOLDS, HeldOut
 from remp.rectification.propagate import Propagated
 
-# Logarithms of the inverse temperature that are considered, around the centre of the prior.
-_GRID = np.linspace(-3, 3, 121)
-# The prior: normal in the logarithm. Its centre falls with 1 / √K for K labels of a class (the mean over classes): the
-# fewer labels, the less the logits are worth; less so with more classes that are there, of which more than ten count as
-# ten. Measured on validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _RISE, _MOST_CLASSES, _WIDTH = 0.0, 1.9, 0.34, 10.0, 0.5
+# Logarithms of the inverse temperature that are considered, around the typical one.
+_GRID = np.linspace(-5, 3, 161)
+# What is typical falls with 1 / √K for K labels of a class (the mean over classes): the fewer labels, the less the
+# logits are worth; less so with more classes that are there, of which more than ten count as ten. Measured on
+# validation data: results/tries/robustness.md.
+_CENTRE, _FALL, _RISE, _MOST_CLASSES = 0.0, 1.9, 0.34, 10.0
+# The prior, of which the typical value is the median: share, mean and standard deviation of two normal parts. In one
+# collection of ten the features hardly tell the classes apart, however clear the clusters are that they form.
+_PRIOR = ((0.9, 0.06, 0.45), (0.1, -2.0, 1.0))
 # Its centre for the regression alone.
 _ALONE = 0.5
 # The same for the paper's rule: it falls with 1 / K, for similarities of scale 10 (results/tries/label_quality.md).
@@ -32,6 +35,8 @@ _WEIGHT = 0.5
 _WRONG = 0.08
 # Others are this much less sure than held-out rows, which had a part in the centre.
 _SHRINK = 0.9
+# The range of the logarithm of the sharpness while evidence is weighed.
+_SHARPNESSES = (-3.0, 3.0)
 # Evidence is weighed if there are so many held-out labels for each class; more than so many in all tell nothing new.
 # Its weights are held at 1 by this penalty on the square of the difference, and one below the last counts as none.
 _LEAST_HELD_OUT, _MOST_HELD_OUT, _STAY, _NONE = 2, 2000, 0.5, 0.1
@@ -48,8 +53,8 @@ class Calibration:
 
     @property
     def best(self) -> float:
-        """The mean sharpness, of its logarithm."""
-        return float(np.exp((self.weights * np.log(self.sharpness)).sum()))
+        """The median sharpness."""
+        return float(np.exp(np.interp(0.5, self.weights.cumsum() - self.weights / 2, np.log(self.sharpness))))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """(m, N) -> (m, N)"""
@@ -68,7 +73,8 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
     scores = held_out.scores.double()
     sharpness = np.exp(logs + fewer - typical)
     held = np.array([float(_log_probabilities(scores * value, held_out.labels).sum()) for value in sharpness])
-    log_posterior = _WEIGHT * held_out.covered * held - _GRID**2 / (2 * _WIDTH**2)
+    prior = sum(share / width * np.exp(-((_GRID - mean) ** 2) / (2 * width**2)) for share, mean, width in _PRIOR)
+    log_posterior = _WEIGHT * held_out.covered * held + np.log(prior)
     weights = np.exp(log_posterior - log_posterior.max())
     return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
 
@@ -96,7 +102,7 @@ def weigh_evidence(held_out: HeldOut) -> Evidence:
 
     from scipy.optimize import minimize
 
-    start, bounds = [0.0, 1.0, 1.0, 1.0], [(_GRID[0], _GRID[-1]), *[(0, None)] * 3]
+    start, bounds = [0.0, 1.0, 1.0, 1.0], [_SHARPNESSES, *[(0, None)] * 3]
     weights = torch.from_numpy(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x[1:])
     width = torch.tensordot(weights, parts, 1).std(1).mean()
     weights = weights * scores.std(1).mean() / width.clamp(min=1e-12)

@@ -7,7 +7,7 @@ import torch
 from clustered_rows import clustered_task
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.duplicates import confirmed_groups, duplicates
-from remp.labelling.quality.findings import similar_classes, single_examples, unrecognised_classes
+from remp.labelling.quality.findings import guessed_labels, similar_classes, single_examples, unrecognised_classes
 from remp.labelling.tasks import Items
 from remp.propagation.held_out import HeldOut
 from remp.rows import ArrayRows
@@ -48,6 +48,38 @@ def test_a_rare_class_that_is_not_recognised_is_told_instead_of_its_labels():
     (finding,) = of_kind(labelling, "unrecognised class")
     assert (finding.items, finding.classes) == ((50, 51), ("rare",))
     assert finding.text.startswith("class 'rare' is not recognised: none of its 2 labelled items would get its label")
+
+
+def hidden(n_right, n_hidden, n_classes):
+    """Held-out labels, so many of which are predicted."""
+    labels = np.arange(n_hidden) % n_classes
+    answers = np.where(np.arange(n_hidden) < n_right, labels, (labels + 1) % n_classes)
+    empty = torch.empty(n_hidden, 0)
+    return HeldOut(np.arange(n_hidden), labels, torch.eye(n_classes)[answers], empty, empty, np.zeros(n_hidden), empty)
+
+
+@pytest.mark.parametrize(
+    ("n_hidden", "n_classes", "least"),
+    # the fewest that a fair coin hits in less than 5 % of tries: 9 of 10 (1.1 %; 8: 5.5 %), 15 of 20 (2.1 %; 14: 5.8 %)
+    [(10, 2, 9), (20, 2, 15)],
+)
+def test_labels_that_are_hardly_predicted_better_than_by_guessing_are_told(n_hidden, n_classes, least):
+    assert guessed_labels(hidden(least, n_hidden, n_classes)) == []
+    (finding,) = guessed_labels(hidden(least - 1, n_hidden, n_classes))
+    assert finding.text.startswith(f"{least - 1} of {n_hidden} labels were predicted while they were hidden, and guess")
+    assert len(guessed_labels(hidden(0, n_hidden, n_classes))) == 1
+    assert guessed_labels(hidden(0, 6, n_classes)) == []  # too few to tell
+
+
+def test_of_clusters_that_have_nothing_to_do_with_the_labels_nothing_is_suspected_and_no_high_accuracy_stated():
+    random = np.random.default_rng(2)
+    clusters, classes = random.integers(0, 10, 600), random.permutation(np.arange(600) % 10)
+    rows = np.maximum(random.normal(size=(10, 64))[clusters] + random.normal(size=(600, 64)), 0).astype(np.float32)
+    given = np.where(np.arange(600) < 80, classes, -1)
+    labelling = label_rows(small_task(given, tuple("abcdefghij")), ArrayRows(rows))
+    assert [one.kind for one in labelling.findings if one.kind != "similar classes"] == ["hardly better than guessing"]
+    assert labelling.probability[given < 0].mean() < 0.3  # a tenth is right
+    assert labelling.estimate is None or labelling.estimate.low < 0.1 < labelling.estimate.high < 0.6
 
 
 def test_classes_that_are_not_recognised_are_one_finding():

@@ -34,8 +34,8 @@ def estimate_accuracy(
     can be right or wrong by these logits. counts: (N,) labelled items of each class. unlike: the share of the
     unlabelled items that resemble no class.
 
-    At each temperature the accuracy is the mean probability of the likeliest class; the interval is that of the mixture
-    over the temperatures, widened by the luck of `n_unlabelled` draws and by errors that no temperature corrects; its
+    The accuracy is the mean probability of the likeliest class; the interval is that of the mixture over all
+    temperatures, widened by the luck of `n_unlabelled` draws and by errors that no temperature corrects; its
     lower end also by items of other classes that may be among them.
     """
     if not len(logits) or logits.shape[1] == 1:
@@ -47,7 +47,7 @@ def estimate_accuracy(
     strangers = {min(0.95, share + place * more): weight for place, (share, weight) in enumerate(_STRANGERS.items())}
     low = _quantile((1 - LEVEL) / 2, calibration, means, spreads, strangers)
     high = _quantile((1 + LEVEL) / 2, calibration, means, spreads, {0.0: 1.0})
-    accuracy = float(np.clip(means @ calibration.weights, low, high))
+    accuracy = float(np.clip(float(calibration.probabilities(logits).amax(-1).mean()), low, high))
     return AccuracyEstimate(accuracy, low, high, LEVEL, _basis(held_out, n_unlabelled), is_checked=len(held_out) > 0)
 
 

@@ -16,6 +16,8 @@ MOST, MOST_NAMES = 20, 5
 _MOST_SUSPICIOUS = 200
 # The share of right labels that may be suspected, if the probabilities are right.
 _FALSE_ALARMS = 0.035
+# Hidden labels are guessed if so large a share of guesses would have as many right, among so many labels or more.
+_AS_GUESSED, _LEAST_HIDDEN = 0.05, 8
 # Two classes are alike if more than this share of their items is expected to get the label of the other.
 _MIXED = 0.15
 
@@ -67,6 +69,24 @@ def _suspicion(task: Items, held_out: HeldOut, place: int, probabilities: np.nda
         f"{task.class_names[other]!r} ({probabilities[other]:.0%})"
     )
     return Finding("suspicious label", text, (item,), (task.class_names[other],), tuple(beside))
+
+
+def guessed_labels(held_out: HeldOut) -> list[Finding]:
+    """One finding if no more hidden labels were predicted than guessing might have predicted, too."""
+    n_hidden, n_classes = held_out.scores.shape
+    if n_classes == 1 or n_hidden < _LEAST_HIDDEN:
+        return []
+    from scipy.special import bdtrc
+
+    n_right = int((held_out.scores.argmax(-1).numpy() == held_out.labels).sum())
+    if n_right and bdtrc(n_right - 1, n_hidden, 1 / n_classes) < _AS_GUESSED:
+        return []
+    text = (
+        f"{n_right:,} of {n_hidden:,} labels were predicted while they were hidden, and guessing would give "
+        f"{n_hidden / n_classes:,.0f}: these features may not show what tells the classes apart. See whether these "
+        "labels are right, label more items, or try other features"
+    )
+    return [Finding("hardly better than guessing", text)]
 
 
 def unrecognised_classes(task: Items, held_out: HeldOut) -> list[Finding]:

@@ -16,6 +16,7 @@ from remp.report.thumbnails import Thumbnails
 MOST_FINDINGS = 25  # of one kind
 MOST_ADVICE = 20
 FINDING_TITLES = {
+    "hardly better than guessing": "Classes that the features hardly tell apart",
     "unrecognised class": "Classes that are not recognised",
     "suspicious label": "Labels that may be wrong",
     "exact duplicates": "Exact duplicates",
