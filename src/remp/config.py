@@ -273,13 +273,39 @@ def _entry(table: Mapping[str, type], kind: str, name: Any) -> type:
     raise ConfigError(f"unknown {kind} {shown!r}; {nearest(shown, table)}")
 
 
+# What a setting needs, by the kind of problem that pydantic names.
+_NEEDED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list, as in [1, 2]",
+    "too_short": "{min_length} entries or more",
+    "too_long": "{max_length} entries or fewer",
+    "literal_error": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+}
+
+
 def _readable(error: ValidationError) -> str:
     lines = []
     for problem in error.errors():
-        name, message = ".".join(str(part) for part in problem["loc"]), problem["msg"].removeprefix("Value error, ")
-        message = message.replace("Input should be", "it should be").replace("a valid tuple", "a list, as in [1, 2]")
-        if problem["type"] == "missing":
-            lines.append(f"{name} is needed: --{name.replace('_', '-')} VALUE, or a line '{name}: VALUE' in the file")
+        name, *inside = map(str, problem["loc"]) if problem["loc"] else [""]
+        needed = _NEEDED.get(problem["type"], "").format(**problem.get("ctx", {}))
+        message = f"needed {needed}" if needed else problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "missing" and inside:
+            lines.append(f"{name} has too few entries: got {reprlib.repr(problem['input'])}")
+        elif problem["type"] == "missing":
+            flag = "--" + "-".join(name.split("_"))
+            lines.append(f"{name} is needed: {flag} VALUE, or a line '{name}: VALUE' in the file")
         else:
             # a list of YAML may hold a list twice, and so on: its text would have no end
             lines.append(f"{name}: got {reprlib.repr(problem['input'])}; {message}" if name else message)

@@ -118,10 +118,10 @@ def test_resume_continues_and_takes_nothing_else(run, capsys, monkeypatch):
         (["train", "--data", "toy", "--learning-rte", "1"], "did you mean 'learning_rate'"),
         (["train", "--data", "nothing"], "there is no data set 'nothing'"),
         (["train", "none.yaml"], "there is no configuration file none.yaml"),
-        (["train", "--data", "toy", "--n-way", "1"], "n_way: got 1; it should be greater than or equal to 2"),
+        (["train", "--data", "toy", "--n-way", "1"], "n_way: got 1; needed 2 or more"),
         (
             ["train", "--data", "toy", "--milestones", "5,10"],
-            "milestones: got '5,10'; it should be a list, as in [1, 2]",
+            "milestones: got '5,10'; needed a list, as in [1, 2]",
         ),
         (["train"], "data is needed: --data VALUE"),
         (["train", "--resume", "nowhere"], "is not the folder of a run"),

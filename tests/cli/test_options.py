@@ -127,13 +127,6 @@ def test_evaluate_finds_the_checkpoint_behind_a_flag():
     assert "there is no checkpoint 'none.safetensors'" in str(missing)
 
 
-@pytest.mark.parametrize("command", [["compare", "--features", "x"], ["evaluate", "cifar-fs-convnet64-1shot"]])
-def test_a_number_that_belongs_to_no_option_is_not_taken_for_shots(command, prepared):
-    refused = raised(*command, "5", "--data", "toy")
-    assert isinstance(refused, ConfigError)
-    assert "'5', which belongs to no option" in str(refused)
-
-
 def test_evaluate_without_a_checkpoint_asks_for_one():
     assert isinstance(asked := raised("evaluate", "--layers", "0"), RempError)
     assert "no checkpoint was given" in str(asked)
