@@ -8,7 +8,7 @@ are mostly of the same class, and ten tell more than one.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -51,96 +51,72 @@ class Decision:
     confusion: np.ndarray
 
 
+_CHOICE = np.dtype([("best", np.int64), ("runner_up", np.int64), ("probability", np.float32), ("margin", np.float32)])
+_DECISION = np.dtype([*_CHOICE.descr, ("before", np.int64), ("resemblance", np.float32), ("top_score", np.float32)])
+
+
 def decide(fitted: Fitted, rows: Rows, labels: np.ndarray, shard: Shard) -> Decision | None:
     """The decision of all rows in the first process, None in the others."""
     first, stop = shard.span(len(rows))
-    confusion, parts = _no_confusion(fitted), {name: np.empty(stop - first, kind) for name, kind in _KINDS.items()}
-    at = 0
-    for values, confused in shard.each(_Deciding(fitted), rows, labels):
-        at, confusion = _put(values, parts, at), confusion + confused
-    confusion = shard.sum(confusion)
-    gathered = {name: shard.gather(values, len(rows)) for name, values in parts.items()}
-    return None if shard.rank else Decision(**gathered, confusion=confusion.numpy())  # type: ignore[arg-type]
+    own, n_classes = np.empty(stop - first, _DECISION), len(fitted.model.prototypes)
+    confusion, start = torch.zeros(n_classes, n_classes, dtype=torch.float64), 0
+    for of_block, confusion_of_block in shard.each(partial(_decide_block, fitted=fitted), rows, labels):
+        own[start : start + len(of_block)] = of_block
+        confusion, start = confusion + confusion_of_block, start + len(of_block)
+    confusion, decided = shard.sum(confusion), shard.gather(own, len(rows))
+    if decided is None:
+        return None
+    return Decision(**{name: decided[name].copy() for name in _DECISION.names or ()}, confusion=confusion.numpy())
+
+
+def _decide_block(block: Block, *, fitted: Fitted) -> tuple[np.ndarray, Tensor]:
+    """The decision of the rows of a block (m,), an array of _DECISION, and its confusion (N, N)."""
+    n_classes = len(fitted.model.prototypes)
+    decided, start = np.empty(len(block), _DECISION), 0
+    confusion = torch.zeros(n_classes, n_classes, dtype=torch.float64)
+    for chunk in block.chunks():
+        stop = start + len(chunk)
+        given = torch.from_numpy(np.array(block.labels[start:stop]))
+        views = fitted.model.views(chunk)
+        probabilities = fitted.calibration.probabilities(views.logits)  # (m, N)
+        check_answers(probabilities, block.first + start)
+        here = decided[start:stop]
+        _choose(probabilities, given, here)
+        here["before"] = views.before.argmax(-1).numpy()
+        here["resemblance"] = fitted.likeness(chunk).numpy()
+        here["top_score"] = views.plain.amax(-1).numpy()
+        free = given < 0
+        best = torch.from_numpy(here["best"].copy())
+        confusion.T.index_add_(0, best[free], probabilities[free])
+        start = stop
+    return decided, confusion
 
 
 def choose(fitted: Fitted, rows: Rows, labels: np.ndarray) -> dict[str, np.ndarray]:
     """Of a decision only best, runner_up, probability and margin, by these names, in half of the time."""
-    parts, at = {name: np.empty(len(rows), _KINDS[name]) for name in _CHOICE}, 0
+    chosen, start = np.empty(len(rows), _CHOICE), 0
     for chunk in rows.chunks():
-        given = torch.from_numpy(labels[at : at + len(chunk)])
-        at = _put(_chosen(fitted.probabilities(chunk), given), parts, at)
-    return parts
+        stop = start + len(chunk)
+        _choose(fitted.probabilities(chunk), torch.from_numpy(labels[start:stop]), chosen[start:stop])
+        start = stop
+    return {name: chosen[name].copy() for name in _CHOICE.names or ()}
 
 
-def _put(values: dict[str, Any], parts: dict[str, np.ndarray], at: int) -> int:
-    """Put the values (m,) of rows at, at + 1, … into their parts; returns the row after them."""
-    stop = at + len(values["best"])
-    for name, here in values.items():
-        parts[name][at:stop] = torch.as_tensor(here).numpy()
-    return stop
-
-
-def _no_confusion(fitted: Fitted) -> Tensor:
-    n_classes = len(fitted.model.prototypes)
-    return torch.zeros(n_classes, n_classes, dtype=torch.float64)
-
-
-@dataclass(frozen=True)
-class _Deciding:
-    """The decision of the rows of a block, as arrays by their names, and its confusion (N, N)."""
-
-    fitted: Fitted
-
-    def __call__(self, block: Block) -> tuple[dict[str, np.ndarray], Tensor]:
-        confusion, parts = (
-            _no_confusion(self.fitted),
-            {name: np.empty(len(block), kind) for name, kind in _KINDS.items()},
-        )
-        at = 0
-        for chunk in block.chunks():
-            given = torch.from_numpy(np.array(block.labels[at : at + len(chunk)]))
-            views = self.fitted.model.views(chunk)
-            probabilities = self.fitted.calibration.probabilities(views.logits)  # (m, N)
-            check_answers(probabilities, block.first + at)
-            here = _chosen(probabilities, given)
-            here["before"] = views.before.argmax(-1)
-            here["resemblance"] = self.fitted.likeness(chunk)
-            here["top_score"] = views.plain.amax(-1)
-            free = given < 0
-            confusion.T.index_add_(0, here["best"][free], probabilities[free])
-            at = _put(here, parts, at)
-        return parts, confusion
-
-
-_KINDS = {
-    "best": np.int64,
-    "runner_up": np.int64,
-    "probability": np.float32,
-    "margin": np.float32,
-    "before": np.int64,
-    "resemblance": np.float32,
-    "top_score": np.float32,
-}
-_CHOICE = ("best", "runner_up", "probability", "margin")
-
-
-def _chosen(probabilities: Tensor, given: Tensor) -> dict[str, Tensor]:
-    """The two likeliest classes of each row, a given label first: probabilities (m, N), given (m,) -> (m,) each."""
+def _choose(probabilities: Tensor, given: Tensor, chosen: np.ndarray) -> None:
+    """Fill in the two likeliest classes of each row, a given label first: probabilities (m, N), given (m,), chosen (m,)
+    with the fields of _CHOICE."""
+    n_classes = probabilities.shape[1]
+    if n_classes == 1:
+        chosen["best"], chosen["runner_up"], chosen["probability"], chosen["margin"] = 0, -1, 1, 1
+        return
     is_given = given >= 0
-    first = torch.nn.functional.one_hot(given[is_given], probabilities.shape[1]).to(probabilities)
+    certain = torch.nn.functional.one_hot(given[is_given], n_classes).to(probabilities)
     probabilities = probabilities.clone()
-    probabilities[is_given] = first + probabilities[is_given] * 1e-9
-    if probabilities.shape[1] == 1:
-        one, nobody = torch.ones(len(given)), torch.full((len(given),), -1)
-        return {"best": torch.zeros_like(given), "runner_up": nobody, "probability": one, "margin": one}
+    probabilities[is_given] = certain + probabilities[is_given] * 1e-9  # the likeliest of the others comes second
     top = probabilities.topk(2)
-    values = top.values.clamp(max=1)
-    return {
-        "best": top.indices[:, 0],
-        "runner_up": top.indices[:, 1],
-        "probability": values[:, 0],
-        "margin": values[:, 0] - values[:, 1],
-    }
+    values = top.values.clamp(max=1).numpy()
+    chosen["best"], chosen["runner_up"] = top.indices.T.numpy()
+    chosen["probability"], chosen["margin"] = values[:, 0], values[:, 0] - values[:, 1]
 
 
 def status_of(task: Items, decision: Decision, reject: float | None, fitted: Fitted | None, rows: Rows) -> np.ndarray:
