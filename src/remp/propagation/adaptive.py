@@ -8,8 +8,9 @@ estimates them; the second half starts from the labelled rows again, with these 
 the middle of the prototypes that the first half found.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -247,7 +248,7 @@ def adapt(
             middle, prototypes = (prototypes.mean(0) if layer and n_classes > 1 else middle), before
         cosine = _COSINE_FIRST if is_first else _fading_cosine(n_shot)
         prior = bias if settings.balanced or not is_first else presence
-        work = _LayerSums.of(lens, regression + graph, prototypes, middle, cosine, prior, dtype)
+        work = _layer_pass(lens, regression + graph, prototypes, middle, cosine, prior, dtype)
         sums, masses = shard.sums(*shard.total(work, kept, labels))
         _check_finite(masses, rows, shard)
         if settings.balanced:
@@ -354,68 +355,60 @@ def _few_of_each(labels: np.ndarray, n_classes: int, most: int) -> np.ndarray:
     return np.sort(np.concatenate(classes))
 
 
-@dataclass(frozen=True)
-class _LayerSums:
-    """Of a block: sums of the unlabelled rows by their attention to each class (N, d), and of the attention (N,).
+def _layer_pass(
+    lens: Lens,
+    linear: Linear,
+    prototypes: Tensor,
+    middle: Tensor,
+    cosine: float,
+    prior: Tensor,
+    dtype: torch.dtype,
+) -> Callable[[Block], tuple[Tensor, Tensor]]:
+    """`_layer_sums` with these classes.
 
-    products: with the linear part and with the directions of the prototypes from the middle: as one (`is_sum`) if the
-    middle is 0 and all rows are equally far from it, else one after the other, and with the middle. bias: (N,).
-    offsets: (N,) products of directions and middle; far: the middle's squared norm."""
-
-    lens: Lens
-    products: Products
-    bias: Tensor
-    offsets: Tensor
-    far: float
-    is_sum: bool
-
-    @classmethod
-    def of(
-        cls,
-        lens: Lens,
-        linear: Linear,
-        prototypes: Tensor,
-        middle: Tensor,
-        cosine: float,
-        prior: Tensor,
-        dtype: torch.dtype,
-    ) -> "_LayerSums":
-        directions = cosine * unit(prototypes - middle)  # (N, d)
-        is_sum = lens.is_unit and not middle.any()
-        vectors = linear.weights + directions.T
-        if not is_sum:
-            vectors = torch.cat([linear.weights, directions.T, middle[:, None]], 1)
-        return cls(
-            lens=lens,
-            products=lens.products(vectors, dtype),
-            bias=(linear.bias + prior).to(dtype),
-            offsets=(directions @ middle).to(dtype),
-            far=float(middle @ middle),
-            is_sum=is_sum,
-        )
-
-    def __call__(self, block: Block) -> tuple[Tensor, Tensor]:
-        n_classes = len(self.bias)
-        sums = torch.zeros(n_classes, block.rows.dim, dtype=torch.float64)
-        masses = torch.zeros(n_classes, dtype=torch.float64)
-        for chunk, labels in block.chunks_with_labels():
-            seen = self.products(self.lens.rows(chunk))
-            logits = seen.values
-            if not self.is_sum:
-                linear, near, along = seen.values.split([n_classes, n_classes, 1], dim=1)
-                logits = linear + (near - self.offsets) / _distances(seen.rows, along, self.far, self.lens.is_unit)
-            attention = torch.softmax(logits + self.bias, dim=1)  # (m, N)
-            attention[torch.from_numpy(labels >= 0)] = 0
-            sums += seen.sums(attention)
-            masses += attention.sum(0, dtype=torch.float64)
-        return sums, masses
+    The attention of a row is the softmax of linear(row) + prior (N,) + cosine * the cosine of the row with the
+    prototypes (N, d), both as seen from the middle (d,).
+    """
+    directions = cosine * unit(prototypes - middle)  # (N, d)
+    bias, offsets = (linear.bias + prior).to(dtype), (directions @ middle).to(dtype)
+    if lens.is_unit and not middle.any():  # all rows are at distance 1 from the middle: one product does for both
+        products = lens.products(linear.weights + directions.T, dtype)
+        return partial(_layer_sums, lens=lens, products=products, bias=bias, offsets=None, middle_square=0.0)
+    products = lens.products(torch.cat([linear.weights, directions.T, middle[:, None]], 1), dtype)
+    middle_square = float(middle @ middle)
+    return partial(_layer_sums, lens=lens, products=products, bias=bias, offsets=offsets, middle_square=middle_square)
 
 
-def _distances(rows: Tensor, along: Tensor, far: float, is_unit: bool) -> Tensor:
-    """Of features to the middle (m, 1). rows: (m, d) the features, if they are not all of norm 1. along: (m, 1) their
-    product with the middle; far: its squared norm."""
+def _layer_sums(
+    block: Block, *, lens: Lens, products: Products, bias: Tensor, offsets: Tensor | None, middle_square: float
+) -> tuple[Tensor, Tensor]:
+    """Sums of the features of a block's unlabelled rows, weighted with their attention to each class (N, d), and the
+    sums of these weights (N,).
+
+    products: N columns, which with the bias (N,) are the logits; or, with offsets (N,), 2 N + 1: of the linear
+    function, with the directions of the prototypes from the middle, and with the middle, of squared norm middle_square.
+    """
+    n_classes = len(bias)
+    sums = torch.zeros(n_classes, block.rows.dim, dtype=torch.float64)
+    masses = torch.zeros(n_classes, dtype=torch.float64)
+    for chunk, labels in block.chunks_with_labels():
+        seen = products(lens.rows(chunk))
+        logits = seen.values
+        if offsets is not None:
+            linear, near, along = seen.values.split([n_classes, n_classes, 1], dim=1)
+            logits = linear + (near - offsets) / _distances(seen.rows, along, middle_square, lens.is_unit)
+        attention = torch.softmax(logits + bias, dim=1)  # (m, N)
+        attention[torch.from_numpy(labels >= 0)] = 0
+        sums += seen.sums(attention)
+        masses += attention.sum(0, dtype=torch.float64)
+    return sums, masses
+
+
+def _distances(rows: Tensor, along: Tensor, middle_square: float, is_unit: bool) -> Tensor:
+    """Of features to the middle (m, 1). rows: (m, d) the features, looked at only if they are not all of norm 1. along:
+    (m, 1) their products with the middle. middle_square: its squared norm."""
     squares = 1.0 if is_unit else rows.square().sum(1, keepdim=True)
-    return (squares - 2 * along + far).clamp(min=1e-24).sqrt()
+    return (squares - 2 * along + middle_square).clamp(min=1e-24).sqrt()
 
 
 def _fading_cosine(n_shot: float) -> float:
