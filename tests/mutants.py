@@ -99,7 +99,7 @@ EQUIVALENT: set[tuple[str, str, str]] = {
     # a weight of exactly this size
     (
         "calibration",
-        "return Evidence(*(weights * (weights >= _NONE)).tolist())",
+        "return EvidenceWeights(*(weights * (weights >= _NONE)).tolist())",
         "weights >= _NONE  ->  weights > _NONE",
     ),
     # one row more of thousands, and a finer grid

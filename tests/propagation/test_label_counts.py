@@ -73,15 +73,15 @@ def test_shifts_go_with_the_inverse_of_the_number_of_labels_and_sum_to_nothing()
         assert shift.sum().item() == pytest.approx(0, abs=1e-9)
         steps = np.diff(shift.numpy()) / np.diff(1 / np.array([1, 2, 20]))
         assert steps[0] == pytest.approx(steps[1])
-    within = fair_shifts(ArrayRows(rows), labels, 3, Adaptive(), Shard()).within
-    assert within[0] > within[1] > within[2]  # the fewer labels, the more is added
+    shifts = fair_shifts(ArrayRows(rows), labels, 3, Adaptive(), Shard()).in_layers
+    assert shifts[0] > shifts[1] > shifts[2]  # the fewer labels, the more is added
 
 
 def test_very_many_rows_are_judged_by_a_sample_of_them(monkeypatch):
     rows, labels, _ = clouds((1, 20), (300, 300))
-    whole = fair_shifts(ArrayRows(rows), labels, 2, Adaptive(), Shard()).within
+    whole = fair_shifts(ArrayRows(rows), labels, 2, Adaptive(), Shard()).in_layers
     monkeypatch.setattr(label_counts, "_UNLABELLED", 150)
-    sampled = fair_shifts(ArrayRows(rows), labels, 2, Adaptive(), Shard()).within
+    sampled = fair_shifts(ArrayRows(rows), labels, 2, Adaptive(), Shard()).in_layers
     assert not torch.equal(whole, sampled)
     assert sampled[0].item() == pytest.approx(whole[0].item(), rel=0.5)
 

@@ -65,19 +65,19 @@ def test_copies_of_one_row_give_finite_numbers():
 def test_products_of_centred_rows_need_no_second_look_at_the_rows():
     rows, labels = heaps([20, 9, 5])
     centre = rows[:5].mean(0)
-    told = surroundings_of(np.arange(len(rows)), rows, centre, has_graph=True).of(labels, 3)
+    found = surroundings_of(np.arange(len(rows)), rows, centre, has_graph=True).evidence(labels, 3)
     graph = Graph(torch.from_numpy(unit((rows - centre).numpy())))
     expected = graph.linear(graph.spread(labels, 3))
-    torch.testing.assert_close(told.graph.weights, expected.weights)
-    torch.testing.assert_close(told.graph.bias, expected.bias)
+    torch.testing.assert_close(found.graph.weights, expected.weights)
+    torch.testing.assert_close(found.graph.bias, expected.bias)
 
 
 def test_without_a_graph_lengths_do_not_matter():
     rows, labels = heaps([20, 9, 0])
     longer = rows * torch.rand(len(rows), 1, generator=torch.manual_seed(0)).add(0.5)
-    told = surroundings_of(np.arange(len(rows)), longer, None, has_graph=False).of(labels, 3)
-    assert not told.graph.weights.any()
-    torch.testing.assert_close(told.presence, log_presence(rows @ rows.T, labels, 3))
+    found = surroundings_of(np.arange(len(rows)), longer, None, has_graph=False).evidence(labels, 3)
+    assert not found.graph.weights.any()
+    torch.testing.assert_close(found.presence, log_presence(rows @ rows.T, labels, 3))
 
 
 def arcs(n=60, dim=40, seed=0):

@@ -23,7 +23,7 @@ from remp.propagation import SEED, of_each_class, sample_of
 from remp.propagation.logistic import Linear, fit_logistic
 from remp.propagation.products import Lens, Products, features_of
 from remp.propagation.shares import trust_in
-from remp.propagation.surroundings import Neighbours, Surroundings, Told, surroundings_of
+from remp.propagation.surroundings import LocalEvidence, Neighbours, Surroundings, surroundings_of
 from remp.rectification.propagate import Views, checked_labels, class_sums, largest_move
 from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, TransformOfRows, fit_transform
@@ -87,7 +87,7 @@ class Adaptive(TransformOfRows):
             raise ConfigError(f"layers is {layers!r}; needed a whole number, 0 (logistic regression alone) or more")
 
 
-class Evidence(NamedTuple):
+class EvidenceWeights(NamedTuple):
     """How much each kind of evidence counts, against its usual weight."""
 
     regression: float = 1.0
@@ -99,18 +99,18 @@ class Evidence(NamedTuple):
         return self.regression * regression + self.graph * graph + self.cosine * cosine
 
 
-_USUAL, _REGRESSION = Evidence(), Evidence(1.0, 0.0, 0.0)
+_USUAL, _REGRESSION = EvidenceWeights(), EvidenceWeights(1.0, 0.0, 0.0)
 
 
 class Shifts(NamedTuple):
-    """What makes the logits of classes with few labels and with many comparable, (N,) each: added while prototypes are
-    rectified, and once more at the end."""
+    """What makes the logits of classes with few labels and with many comparable: (N,) added to the logits of the
+    regression in every layer, and (N,) more when the layers are done. `label_counts` finds them."""
 
-    within: Tensor
-    after: Tensor
+    in_layers: Tensor
+    at_end: Tensor
 
 
-class Parts(NamedTuple):
+class EvidenceLogits(NamedTuple):
     """Logits (m, N) of the same rows by each kind of evidence, each at its usual weight; cosine_before: with the
     prototypes before rectification."""
 
@@ -145,7 +145,7 @@ class Adapted:
     size: float
     moves: tuple[float, ...]
     neighbours: Neighbours | None = None
-    evidence: Evidence = _USUAL
+    evidence: EvidenceWeights = _USUAL
     shifts: Shifts | None = field(default=None, repr=False, compare=False)
     surroundings: Surroundings | None = field(default=None, repr=False, compare=False)
 
@@ -159,7 +159,7 @@ class Adapted:
 
     def scores(self, rows: Tensor) -> Tensor:
         """Raw rows (m, d) -> logits (m, N) as if all classes had equal shares."""
-        return self.evidence.weigh(*self.parts(rows)[:3])
+        return self.evidence.weigh(*self.evidence_logits(rows)[:3])
 
     def logits(self, rows: Tensor) -> Tensor:
         """`scores` plus the logarithm of the shares, which only the unlabelled rows tell."""
@@ -167,12 +167,12 @@ class Adapted:
 
     def views(self, rows: Tensor) -> Views:
         """Raw rows (m, d) -> logits with rectification, with the prototypes before it, and of the regression alone."""
-        regression, graph, cosine, cosine_before = self.parts(rows)
+        regression, graph, cosine, cosine_before = self.evidence_logits(rows)
         scores = self.evidence.weigh(regression, graph, cosine)
         before = self.evidence.weigh(regression, graph, cosine_before)
         return Views(scores + self.log_shares.to(scores), before, regression)
 
-    def parts(self, rows: Tensor) -> Parts:
+    def evidence_logits(self, rows: Tensor) -> EvidenceLogits:
         """Raw rows (m, d) -> logits by each kind of evidence."""
         lens, n_classes = Lens.of(self._transform, self.size), len(self.prototypes)
         features = lens.rows(rows)
@@ -181,7 +181,7 @@ class Adapted:
         regression, near, near_before, along, graph = seen.values.split([n_classes] * 3 + [1, n_graph], dim=1)
         distances = _distances(seen.rows, along, float(self.middle @ self.middle), lens.is_unit)
         offsets = (self.middle.double() @ self._vectors[:, n_classes : 3 * n_classes]).to(near).split(n_classes)
-        return Parts(
+        return EvidenceLogits(
             regression + self.regression.bias.to(regression),
             self.neighbours(graph) if self.neighbours else graph + self.graph.bias.to(graph),
             (near - offsets[0]) / distances,
@@ -190,7 +190,7 @@ class Adapted:
 
     @cached_property
     def _vectors(self) -> Tensor:
-        """(d, 3 N + 1 and those of the graph): what rows are multiplied with, in the order of `parts`, in float64."""
+        """(d, 3 N + 1 + columns of the graph): what rows are multiplied with in `evidence_logits`, float64."""
         middle = self.middle.double()
         now, before = (
             self.cosine * unit(prototypes.double() - middle).T
@@ -210,21 +210,21 @@ def adapt(
     settings: Adaptive = _DEFAULTS,
     *,
     shard: Shard | None = None,
-    told: Told | None = None,
+    local: LocalEvidence | None = None,
     shifts: Shifts | None = None,
 ) -> Adapted:
     """Learn N classes from the labelled rows and all the others, in memory for one chunk of rows.
 
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
-    others pass over the rest. told: what the surroundings of the labelled rows tell, if it is known. shifts: see
+    others pass over the rest. local: what the surroundings of the labelled rows tell, if it is known. shifts: see
     there.
     """
     labels, shard = checked_labels(rows, labels, n_classes), shard or shard_of(rows)
     settings = replace(settings, transform=str(without_root_of_signed(settings.parts, rows)))
     transform, size = _fit_transform(rows, labels, n_classes, settings.parts, shard)
     surroundings = None
-    if told is None:
-        surroundings, told = _look_around(rows, labels, n_classes, settings, transform, shard)
+    if local is None:
+        surroundings, local = _look_around(rows, labels, n_classes, settings, transform, shard)
     lens = Lens.of(transform, size)
     dtype = torch.float32 if lens.is_unit else torch.float64
     kept, lens = _kept(rows, lens, shard)
@@ -234,11 +234,11 @@ def adapt(
     sample = _regression_sample(labels, n_classes)
     regression = fit_logistic(features_of(rows.take(sample), transform, size), labels[sample], n_classes, shard)
     if shifts:
-        regression = replace(regression, bias=regression.bias + shifts.within)
+        regression = replace(regression, bias=regression.bias + shifts.in_layers)
     n_shot = float(1 / (1 / counts).mean())
     graph_weight = 1 + _GRAPH / n_shot**0.5
-    graph = told.graph * graph_weight
-    presence = torch.zeros_like(told.presence) if settings.balanced else told.presence
+    graph = local.graph * graph_weight
+    presence = torch.zeros_like(local.presence) if settings.balanced else local.presence
     before, middle = label_sums / counts[:, None], torch.zeros(rows.dim, dtype=torch.float64)
     prototypes, bias, moves = before, torch.zeros(n_classes, dtype=torch.float64), []
     n_layers, n_unlabelled = settings.layers, int((labels < 0).sum())
@@ -262,7 +262,7 @@ def adapt(
     if not moves:
         fit_transform(rows, FeatureTransform(), shard)  # checks that every number is finite
     if shifts:
-        regression = replace(regression, bias=regression.bias + shifts.after)
+        regression = replace(regression, bias=regression.bias + shifts.at_end)
     return Adapted(
         settings=settings,
         regression=regression,
@@ -275,7 +275,7 @@ def adapt(
         centre=transform.centre,
         size=size,
         moves=tuple(moves),
-        neighbours=told.neighbours * graph_weight if told.neighbours else None,
+        neighbours=local.neighbours * graph_weight if local.neighbours else None,
         evidence=_USUAL if n_layers else _REGRESSION,
         shifts=shifts,
         surroundings=surroundings,
@@ -284,7 +284,7 @@ def adapt(
 
 def _look_around(
     rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive, transform: RowTransform, shard: Shard
-) -> tuple[Surroundings | None, Told]:
+) -> tuple[Surroundings | None, LocalEvidence]:
     """The surroundings of some labelled rows of each class and of a sample of the others, in the first process; and in
     all what they tell, nothing with very many classes. Without l2 there is no graph: it is one of directions."""
     chosen, surroundings, neighbours = np.empty(0, np.int64), None, None
@@ -295,16 +295,16 @@ def _look_around(
     if asks_graph:
         nobody = torch.zeros(len(chosen), rows.dim), torch.zeros(len(chosen), n_classes, dtype=torch.float64)
         neighbours = Neighbours(*nobody)
-    told = Told(Linear.zero(rows.dim, n_classes), neighbours, torch.zeros(n_classes, dtype=torch.float64))
+    local = LocalEvidence(Linear.zero(rows.dim, n_classes), neighbours, torch.zeros(n_classes, dtype=torch.float64))
     if len(chosen) and shard.rank == 0:
         around = features_of(rows.take(chosen), RowTransform(transform.parts), 1.0)
         has_graph = transform.parts.l2
         surroundings = surroundings_of(chosen, around, transform.centre, has_graph=has_graph, asks_graph=asks_graph)
-        told = surroundings.of(labels, n_classes)
-    weights, bias, presence = shard.sums(told.graph.weights, told.graph.bias, told.presence)
-    if told.neighbours:
-        neighbours = Neighbours(shard.sum(told.neighbours.rows), shard.sum(told.neighbours.arrived))
-    return surroundings, Told(Linear(weights, bias), neighbours, presence)
+        local = surroundings.evidence(labels, n_classes)
+    weights, bias, presence = shard.sums(local.graph.weights, local.graph.bias, local.presence)
+    if local.neighbours:
+        neighbours = Neighbours(shard.sum(local.neighbours.rows), shard.sum(local.neighbours.arrived))
+    return surroundings, LocalEvidence(Linear(weights, bias), neighbours, presence)
 
 
 def _kept(rows: Rows, lens: Lens, shard: Shard) -> tuple[Rows, Lens]:

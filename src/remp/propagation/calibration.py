@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from remp.propagation import sample_of
-from remp.propagation.adaptive import Adapted, Evidence
+from remp.propagation.adaptive import Adapted, EvidenceWeights
 from remp.propagation.held_out import MOST_FOLDS, HeldOut
 from remp.rectification.propagate import Propagated
 
@@ -79,7 +79,7 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
     return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
 
 
-def weigh_evidence(held_out: HeldOut) -> Evidence:
+def weigh_evidence(held_out: HeldOut) -> EvidenceWeights:
     """How much the regression, the graph and the cosine count: the weights by which the held-out labels are likeliest,
     at the temperature that is best for these weights, but not far from the usual ones unless many labels ask for it.
 
@@ -87,7 +87,7 @@ def weigh_evidence(held_out: HeldOut) -> Evidence:
     """
     n_classes = held_out.scores.shape[1]
     if len(held_out) < _LEAST_HELD_OUT * n_classes or n_classes == 1 or held_out.covered < _COVERED:
-        return Evidence()
+        return EvidenceWeights()
     few = sample_of(np.arange(len(held_out)), _MOST_HELD_OUT)
     scores, plain, graph = (part[few].double() for part in (held_out.scores, held_out.plain, held_out.graph))
     labels, parts = held_out.labels[few], torch.stack([plain, graph, scores - plain - graph])  # (3, m, N)
@@ -106,7 +106,7 @@ def weigh_evidence(held_out: HeldOut) -> Evidence:
     weights = torch.from_numpy(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x[1:])
     width = torch.tensordot(weights, parts, 1).std(1).mean()
     weights = weights * scores.std(1).mean() / width.clamp(min=1e-12)
-    return Evidence(*(weights * (weights >= _NONE)).tolist())
+    return EvidenceWeights(*(weights * (weights >= _NONE)).tolist())
 
 
 def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from remp.errors import DataError
 from remp.propagation import sample_of_each_class
-from remp.propagation.adaptive import Adapted, Adaptive, Evidence
+from remp.propagation.adaptive import Adapted, Adaptive, EvidenceWeights
 from remp.propagation.calibration import Calibration, calibrate, weigh_evidence
 from remp.propagation.held_out import HeldOut, Likeness, Others, fit_likeness, hold_out, learn
 from remp.propagation.shares import log_shares
@@ -35,9 +35,11 @@ class Fitted:
     likeness: Likeness
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> EvidenceWeights:
         """How much each kind of evidence counts by the held-out labels; all as usual for the paper's rule."""
-        return self.model.evidence if isinstance(self.model, Adapted) and self.model.settings.layers else Evidence()
+        if isinstance(self.model, Adapted) and self.model.settings.layers:
+            return self.model.evidence
+        return EvidenceWeights()
 
     @property
     def left_out(self) -> bool:
@@ -74,7 +76,7 @@ def fit_rows(
         model = replace(model, surroundings=None)  # large, and not looked at any more
     if isinstance(model, Adapted) and settings.layers > 0:  # of the paper's rule, everything is as it was asked for
         weighed = torch.tensor(weigh_evidence(held_out), dtype=torch.float64)
-        model = replace(model, evidence=Evidence(*_as_in_first(weighed, shard).tolist()))
+        model = replace(model, evidence=EvidenceWeights(*_as_in_first(weighed, shard).tolist()))
         held_out = held_out.weighed(model.evidence)
     calibration = calibrate(model, held_out, np.bincount(labels[labels >= 0], minlength=n_classes))
     calibration = replace(calibration, weights=_as_in_first(torch.from_numpy(calibration.weights), shard).numpy())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from remp.propagation import SEED, of_each_class, sample_of, sample_of_each_class
-from remp.propagation.adaptive import Adapted, Adaptive, Evidence, adapt
+from remp.propagation.adaptive import Adapted, Adaptive, EvidenceWeights, adapt
 from remp.propagation.label_counts import about_equal, fair_shifts
 from remp.rectification.propagate import Propagated, Propagation, class_sums, propagate
 from remp.rectification.similarity import unit
@@ -76,7 +76,7 @@ class Others:
     graph: Tensor
     cosine: Tensor
 
-    def scores(self, evidence: Evidence) -> Tensor:
+    def scores(self, evidence: EvidenceWeights) -> Tensor:
         """(F, m, N), each kind of evidence counting as much as this."""
         return evidence.weigh(self.regression, self.graph, self.cosine)
 
@@ -105,7 +105,7 @@ class HeldOut:
         """The share of the classes of which a label could be hidden."""
         return len(np.unique(self.labels)) / max(1, self.scores.shape[1])
 
-    def weighed(self, evidence: Evidence) -> "HeldOut":
+    def weighed(self, evidence: EvidenceWeights) -> "HeldOut":
         """The same with scores in which each kind of evidence counts as much as this."""
         return replace(self, scores=evidence.weigh(self.plain, self.graph, self.scores - self.plain - self.graph))
 
@@ -149,14 +149,14 @@ def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> Hel
         is_out = np.flatnonzero(folds[labelled] == fold)  # labelled rows are the first of the items
         given = np.where(folds[items] == fold, -1, labels[items])
         if isinstance(model, Adapted):
-            told = around.of(np.where(folds == fold, -1, labels), n_classes) if around else None
+            local = around.evidence(np.where(folds == fold, -1, labels), n_classes) if around else None
             settings = replace(model.settings, transform=transform)
-            without = adapt(ArrayRows(features), given, n_classes, settings, told=told, shifts=model.shifts)
-            parts = without.parts(features[is_out])
+            without = adapt(ArrayRows(features), given, n_classes, settings, local=local, shifts=model.shifts)
+            parts = without.evidence_logits(features[is_out])
             plain[is_out], graph[is_out] = parts.regression.float(), parts.graph.float()
             scores[is_out] = (parts.regression + parts.graph + parts.cosine).float()
             if others:
-                parts = without.parts(features[asked])
+                parts = without.evidence_logits(features[asked])
                 others.regression[fold], others.graph[fold], others.cosine[fold] = parts[:3]
         else:
             paper = replace(model.settings, transform=transform)

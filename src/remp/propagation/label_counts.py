@@ -56,9 +56,9 @@ def _of_sample(rows: Tensor, labels: np.ndarray, n_classes: int, settings: Adapt
         kept = np.sort(np.concatenate([*few, np.flatnonzero(labels < 0)]))
         tries.append(_scores(adapt(ArrayRows(rows[kept]), labels[kept], n_classes, settings), rows[free]))
     fair = torch.stack(tries).mean(0)
-    within = _gap(fair, _scores(adapt(ArrayRows(rows), labels, n_classes, settings), rows[free]), counts)
-    model = adapt(ArrayRows(rows), labels, n_classes, settings, shifts=Shifts(within, torch.zeros_like(within)))
-    return Shifts(within, _gap(fair, _scores(model, rows[free]), counts))
+    in_layers = _gap(fair, _scores(adapt(ArrayRows(rows), labels, n_classes, settings), rows[free]), counts)
+    model = adapt(ArrayRows(rows), labels, n_classes, settings, shifts=Shifts(in_layers, torch.zeros_like(in_layers)))
+    return Shifts(in_layers, _gap(fair, _scores(model, rows[free]), counts))
 
 
 def _scores(model: Adapted, rows: Tensor) -> Tensor:

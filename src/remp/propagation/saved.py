@@ -14,7 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from remp.errors import CheckpointError, ConfigError
-from remp.propagation.adaptive import Adapted, Adaptive, Evidence
+from remp.propagation.adaptive import Adapted, Adaptive, EvidenceWeights
 from remp.propagation.calibration import Calibration
 from remp.propagation.fit import Fitted, Learned
 from remp.propagation.held_out import HeldOut, Likeness
@@ -184,7 +184,7 @@ class _Reader:
             log_shares=self._numbers("model.log_shares", n),
             size=self._number(numbers, "size"),
             neighbours=neighbours,
-            evidence=Evidence(*map(float, evidence)),
+            evidence=EvidenceWeights(*map(float, evidence)),
             **shared,
         )
 

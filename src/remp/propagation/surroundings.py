@@ -116,7 +116,7 @@ def _solver(matrix: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 @dataclass(frozen=True)
-class Told:
+class LocalEvidence:
     """graph: labels that spread along it, as a linear function. neighbours: the same as the graph itself has it, if it
     is to be asked. presence: (N,) at most 0, what is added to the logits of classes whose labels have no neighbours."""
 
@@ -136,15 +136,15 @@ class Surroundings:
     dim: int
     asks_graph: bool
 
-    def of(self, labels: np.ndarray, n_classes: int) -> Told:
+    def evidence(self, labels: np.ndarray, n_classes: int) -> LocalEvidence:
         """labels: (n,) of all rows, -1 for unlabelled; some that were labelled before may be hidden."""
         here = labels[self.numbers]
         presence = log_presence(self.cosines, here, n_classes)
         if self.graph is None:
-            return Told(Linear.zero(self.dim, n_classes), None, presence)
+            return LocalEvidence(Linear.zero(self.dim, n_classes), None, presence)
         arrived = self.graph.spread(here, n_classes)
         neighbours = self.graph.neighbours(arrived) if self.asks_graph else None
-        return Told(self.graph.linear(arrived), neighbours, presence)
+        return LocalEvidence(self.graph.linear(arrived), neighbours, presence)
 
 
 def surroundings_of(

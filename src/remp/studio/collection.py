@@ -16,7 +16,7 @@ from remp.labelling.decision import choose
 from remp.labelling.embedding import EmbeddingRun
 from remp.labelling.outcome import STATUSES, Finding, Labelling
 from remp.labelling.pipeline import LabelOptions, label_rows
-from remp.labelling.quality.duplicates import Duplicates, equal_groups, find_duplicates, near_groups, told
+from remp.labelling.quality.duplicates import Duplicates, duplicate_findings, equal_groups, find_duplicates, near_groups
 from remp.labelling.tasks import Items
 from remp.labelling.tasks.folder import folder_task, listed_task
 from remp.propagation import sample_of
@@ -262,13 +262,13 @@ def predict_soon(
         return None
     rows, labels = ArrayRows(features.values), made.labels
     unlabelled = np.flatnonzero(labels < 0)
-    is_whole, told = len(unlabelled) <= _SOON, None
+    is_whole, local = len(unlabelled) <= _SOON, None
     shifts = fitted.model.shifts if isinstance(fitted.model, Adapted) else None
     if not is_whole:
-        told = last.surroundings.of(labels, len(numbers)) if last.surroundings else None
+        local = last.surroundings.evidence(labels, len(numbers)) if last.surroundings else None
         few = np.sort(np.concatenate([np.flatnonzero(labels >= 0), sample_of(unlabelled, _SOON)]))
         rows, labels = ArrayRows(features.values[few]), labels[few]
-    model = shown = adapt(rows, labels, len(numbers), _SETTINGS, told=told, shifts=shifts)
+    model = shown = adapt(rows, labels, len(numbers), _SETTINGS, local=local, shifts=shifts)
     if isinstance(fitted.model, Adapted):
         shown = replace(model, evidence=fitted.model.evidence, surroundings=None)
     chosen = choose(replace(fitted, model=shown), ArrayRows(features.values), made.labels)
@@ -306,7 +306,7 @@ def _of_all(
 def find_all(prediction: Prediction, features: Features) -> list[Finding]:
     """The findings of `remp label`, duplicates too, by numbers of the collection."""
     labelling = prediction.labelling
-    of_rows = [*labelling.findings, *told(labelling.task, features.duplicates, most=None)]
+    of_rows = [*labelling.findings, *duplicate_findings(labelling.task, features.duplicates, most=None)]
     return [replace(one, items=tuple(int(features.items[item]) for item in one.items)) for one in of_rows]
 
 

@@ -82,7 +82,9 @@ def duplicates(
     features: Callable[[np.ndarray], Tensor] | None = None,
 ) -> list[Finding]:
     """Items of a task that are the same file, and pictures that look the same. features: as in find_duplicates."""
-    return told(task, find_duplicates(len(task.names), content_hashes, picture_hashes, features, task.paths))
+    return duplicate_findings(
+        task, find_duplicates(len(task.names), content_hashes, picture_hashes, features, task.paths)
+    )
 
 
 def confirmed_groups(
@@ -120,7 +122,7 @@ def _thumbnail(path: Path) -> np.ndarray | None:
         return None
 
 
-def told(task: Items, found: Duplicates, most: int | None = MOST) -> list[Finding]:
+def duplicate_findings(task: Items, found: Duplicates, most: int | None = MOST) -> list[Finding]:
     """Duplicates in words; first those that carry different labels. most: groups of a kind that are told one by one,
     None for all; the rest is one finding."""
 
