@@ -88,7 +88,7 @@ class Adaptive(TransformOfRows):
 
 
 class EvidenceWeights(NamedTuple):
-    """How much each kind of evidence counts, against its usual weight."""
+    """How much each kind of evidence counts, as a multiple of its usual weight."""
 
     regression: float = 1.0
     graph: float = 1.0
@@ -124,13 +124,19 @@ class EvidenceLogits(NamedTuple):
 class Adapted:
     """What is needed to compare rows with N classes.
 
-    settings: as given, power left out if it was. regression: of the labelled rows. graph: of labels that spread along a
-    graph of rows; neighbours: the graph itself, which answers in its place if there is one. prototypes_before: (N, d)
-    class means of the labelled rows, transformed; prototypes: (N, d) rectified. cosine: the weight of the cosine with
-    these, as seen from middle (d,), a point among the features. log_shares: (N,) what the shares of the classes add to
-    the logits. centre: (d,) what the transform takes away; size: what features are divided by. moves: as of Propagated.
-    shifts: of the regression. surroundings: of the labelled rows, to hide some of them and look again; only just after
-    `adapt`, and only in the first process.
+    settings: as given, without power if that was left out.
+    regression: logistic regression on the labelled rows, shifts included.
+    graph: a linear function that stands for the labels spread along a graph of rows; neighbours: that graph itself,
+        which answers in place of the linear function, or None where that would take too long.
+    prototypes_before, prototypes: (N, d) class means of the labelled rows, before and after rectification.
+    cosine: the weight of the cosine of a row with a prototype, both as seen from the point middle (d,).
+    log_shares: (N,) what the shares of the classes add to the logits.
+    centre: (d,) what the transform subtracts, or None; size: what features are divided by.
+    moves: for each layer, how far the prototypes moved, as of Propagated.
+    evidence: how much the regression, the graph and the cosine count.
+    shifts: what was added to the regression's logits, or None.
+    surroundings: of the labelled rows, to hide some labels and look again; None but just after `adapt`, in the first
+        process.
     """
 
     settings: Adaptive
@@ -216,49 +222,58 @@ def adapt(
     """Learn N classes from the labelled rows and all the others, in memory for one chunk of rows.
 
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: this process's share of the rows, if
-    others pass over the rest. local: what the surroundings of the labelled rows tell, if it is known. shifts: see
-    there.
+    others pass over the rest. local: what the surroundings of the labelled rows say of the classes, if that is known;
+    else it is found here. shifts: for the regression, by `fair_shifts`.
     """
     labels, shard = checked_labels(rows, labels, n_classes), shard or shard_of(rows)
+    counts = torch.from_numpy(np.bincount(labels[labels >= 0], minlength=n_classes)).double()
+    n_shot, n_unlabelled = float(1 / (1 / counts).mean()), int((labels < 0).sum())
+
+    # The features: transformed rows.
     settings = replace(settings, transform=str(without_root_of_signed(settings.parts, rows)))
     transform, size = _fit_transform(rows, labels, n_classes, settings.parts, shard)
+    lens = Lens.of(transform, size)
+    dtype = torch.float32 if lens.is_unit else torch.float64
+
+    # Evidence that stays the same in all layers: what the surroundings of the labels say, and the regression.
     surroundings = None
     if local is None:
         surroundings, local = _look_around(rows, labels, n_classes, settings, transform, shard)
-    lens = Lens.of(transform, size)
-    dtype = torch.float32 if lens.is_unit else torch.float64
-    kept, lens = _kept(rows, lens, shard)
-    label_sums, counts = class_sums(rows, labels, n_classes, transform, shard)  # (N, d), (N,)
-    label_sums = label_sums / size
+    graph_weight = 1 + _GRAPH / n_shot**0.5
+    graph = local.graph * graph_weight
+    presence = torch.zeros_like(local.presence) if settings.balanced else local.presence
+    label_sums = class_sums(rows, labels, n_classes, transform, shard)[0] / size  # (N, d)
     _check_finite(label_sums, rows, shard)
     sample = _regression_sample(labels, n_classes)
     regression = fit_logistic(features_of(rows.take(sample), transform, size), labels[sample], n_classes, shard)
     if shifts:
         regression = replace(regression, bias=regression.bias + shifts.in_layers)
-    n_shot = float(1 / (1 / counts).mean())
-    graph_weight = 1 + _GRAPH / n_shot**0.5
-    graph = local.graph * graph_weight
-    presence = torch.zeros_like(local.presence) if settings.balanced else local.presence
-    before, middle = label_sums / counts[:, None], torch.zeros(rows.dim, dtype=torch.float64)
-    prototypes, bias, moves = before, torch.zeros(n_classes, dtype=torch.float64), []
-    n_layers, n_unlabelled = settings.layers, int((labels < 0).sum())
-    for layer in range(n_layers if n_unlabelled else 0):
-        is_first = layer < n_layers // 2
-        if layer == n_layers // 2 and not settings.balanced:
-            middle, prototypes = (prototypes.mean(0) if layer and n_classes > 1 else middle), before
-        cosine = _COSINE_FIRST if is_first else _fading_cosine(n_shot)
-        prior = bias if settings.balanced or not is_first else presence
+
+    # The layers: attention of all unlabelled rows to the classes, then new prototypes and shares by that.
+    rows_of_layers, lens = _kept(rows, lens, shard)
+    prototypes = prototypes_before = label_sums / counts[:, None]
+    middle = torch.zeros(rows.dim, dtype=torch.float64)
+    log_shares, moves = torch.zeros(n_classes, dtype=torch.float64), list[float]()
+    first_of_second_half = settings.layers // 2
+    for layer in range(settings.layers if n_unlabelled else 0):
+        is_first_half = layer < first_of_second_half
+        if layer == first_of_second_half and not settings.balanced:  # again from the labelled rows
+            middle = prototypes.mean(0) if layer and n_classes > 1 else middle
+            prototypes = prototypes_before
+        cosine = _COSINE_FIRST if is_first_half else _fading_cosine(n_shot)
+        prior = presence if is_first_half and not settings.balanced else log_shares
         work = _layer_pass(lens, regression + graph, prototypes, middle, cosine, prior, dtype)
-        sums, masses = shard.sums(*shard.total(work, kept, labels))
+        sums, masses = shard.sums(*shard.total(work, rows_of_layers, labels))  # (N, d), (N,)
         _check_finite(masses, rows, shard)
         if settings.balanced:
-            bias = bias + torch.log(masses.mean() / masses)
+            log_shares = log_shares + torch.log(masses.mean() / masses)
         else:
-            bias = _log_shares(masses, n_shot) + presence
-        share = _LABELS_FIRST if is_first else n_shot / (n_shot + _LABELS_HALF_AT)
-        weight = max(1.0, share / (1 - share) * n_unlabelled / float(counts.sum()))
+            log_shares = _log_shares(masses, n_shot) + presence
+        share = _LABELS_FIRST if is_first_half else n_shot / (n_shot + _LABELS_HALF_AT)  # of the labels in all weight
+        weight = max(1.0, share / (1 - share) * n_unlabelled / float(counts.sum()))  # of one labelled row
         old, prototypes = prototypes, (weight * label_sums + sums) / (weight * counts + masses)[:, None]
         moves.append(largest_move(old, prototypes))
+
     if not moves:
         fit_transform(rows, FeatureTransform(), shard)  # checks that every number is finite
     if shifts:
@@ -267,16 +282,16 @@ def adapt(
         settings=settings,
         regression=regression,
         graph=graph,
-        prototypes_before=before.to(dtype),
+        prototypes_before=prototypes_before.to(dtype),
         prototypes=prototypes.to(dtype),
-        cosine=_fading_cosine(n_shot) if n_layers else 0.0,
+        cosine=_fading_cosine(n_shot) if settings.layers else 0.0,
         middle=middle.to(dtype),
-        log_shares=bias,
+        log_shares=log_shares,
         centre=transform.centre,
         size=size,
         moves=tuple(moves),
         neighbours=local.neighbours * graph_weight if local.neighbours else None,
-        evidence=_USUAL if n_layers else _REGRESSION,
+        evidence=_USUAL if settings.layers else _REGRESSION,
         shifts=shifts,
         surroundings=surroundings,
     )
