@@ -26,6 +26,10 @@ def heaps(sizes, n_shot=1, dim=16, seed=0):
     return torch.from_numpy(rows), labels
 
 
+def graph_of(rows):
+    return Graph(rows, rows @ rows.T)
+
+
 @pytest.mark.parametrize("n_shot", [1, 2, 4])
 def test_presence_is_that_of_a_loop(n_shot):
     rows, labels = heaps([20, 9, 0, 3], n_shot)
@@ -66,7 +70,7 @@ def test_products_of_centred_rows_need_no_second_look_at_the_rows():
     rows, labels = heaps([20, 9, 5])
     centre = rows[:5].mean(0)
     found = surroundings_of(np.arange(len(rows)), rows, centre, has_graph=True).evidence(labels, 3)
-    graph = Graph(torch.from_numpy(unit((rows - centre).numpy())))
+    graph = graph_of(torch.from_numpy(unit((rows - centre).numpy())))
     expected = graph.linear(graph.spread(labels, 3))
     torch.testing.assert_close(found.graph.weights, expected.weights)
     torch.testing.assert_close(found.graph.bias, expected.bias)
@@ -93,7 +97,7 @@ def arcs(n=60, dim=40, seed=0):
 def test_labels_arrive_as_in_label_spreading():
     rows, labels, _ = arcs()
     model = LabelSpreading("rbf", gamma=10, alpha=0.8, max_iter=1000, tol=1e-12).fit(rows.numpy(), labels)
-    arrived = Graph(rows).spread(labels, 2)
+    arrived = graph_of(rows).spread(labels, 2)
     np.testing.assert_allclose(arrived / arrived.sum(1, keepdim=True), model.label_distributions_, atol=1e-6)
 
 
@@ -101,13 +105,13 @@ def test_a_class_may_have_any_shape():
     rows, labels, truth = arcs()
     nearest_label = (rows @ rows[[0, 60]].T).argmax(1).numpy()
     assert (nearest_label == truth).mean() < 0.9
-    np.testing.assert_array_equal(Graph(rows).spread(labels, 2).argmax(1), truth)
+    np.testing.assert_array_equal(graph_of(rows).spread(labels, 2).argmax(1), truth)
 
 
 def test_rows_that_are_not_in_the_graph_get_the_answer_of_their_neighbours():
     rows, labels, truth = arcs(seed=0)
     others, _, _ = arcs(seed=1)
-    graph = Graph(rows)
+    graph = graph_of(rows)
     arrived = graph.spread(labels, 2)
     function = graph.linear(arrived)
     answers = others.double() @ function.weights + function.bias
@@ -118,7 +122,7 @@ def test_rows_that_are_not_in_the_graph_get_the_answer_of_their_neighbours():
 def test_the_graph_says_of_its_unlabelled_rows_what_label_spreading_says():
     rows, labels, _ = arcs()
     model = LabelSpreading("rbf", gamma=10, alpha=0.8, max_iter=1000, tol=1e-12).fit(rows.numpy(), labels)
-    graph, free = Graph(rows), labels < 0
+    graph, free = graph_of(rows), labels < 0
     logs = graph.neighbours(graph.spread(labels, 2))(rows @ rows.T).numpy()
     expected = np.log(model.label_distributions_)
     expected = np.clip(expected[:, 0] - expected[:, 1], -10, 10)
@@ -128,7 +132,7 @@ def test_the_graph_says_of_its_unlabelled_rows_what_label_spreading_says():
 def test_a_row_outside_the_graph_gets_what_would_arrive_there():
     """A loop over the formula: the links of the row to all rows of the graph, each over the root of its degree."""
     rows, labels = heaps([6, 5, 4], dim=5)
-    graph, other = Graph(rows), torch.nn.functional.normalize(torch.ones(1, 5, dtype=torch.float64))
+    graph, other = graph_of(rows), torch.nn.functional.normalize(torch.ones(1, 5, dtype=torch.float64))
     arrived = graph.spread(labels, 3)
     expected = np.zeros(3)
     for one, row in enumerate(rows):
@@ -144,14 +148,14 @@ def test_a_class_with_more_labels_gets_no_more_for_that():
     rows, labels, _ = arcs()
     twice = labels.copy()
     twice[1] = 0
-    before, after = Graph(rows).spread(labels, 2)[60:], Graph(rows).spread(twice, 2)[60:]
+    before, after = graph_of(rows).spread(labels, 2)[60:], graph_of(rows).spread(twice, 2)[60:]
     assert (after.sum(0) / before.sum(0))[0] < 1.2
 
 
 def test_the_linear_function_is_the_ridge_regression_of_scikit_learn_whichever_space_is_smaller():
     for dim in (40, 300):
         rows, labels, _ = arcs(dim=dim)
-        graph = Graph(rows)
+        graph = graph_of(rows)
         arrived = graph.spread(labels, 2)
         logs = np.log(np.maximum(arrived.numpy(), 1e-300))
         logs = np.maximum(logs - logs.max(1, keepdims=True), -10)

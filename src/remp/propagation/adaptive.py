@@ -1,11 +1,18 @@
 """Rectification for any shares of the classes and any number of labels, exact for any number of rows.
 
-The paper's rule assumes that every class is present, and lets many labels count no more than few. Here attention goes
-by the sum of four logits: a logistic regression on the labelled rows, labels spread along a graph of rows, the cosine
-with rectified prototypes, which fades as labels grow in number, and the logarithm of the classes' estimated shares. The
-first half of the layers assumes equal shares of all classes whose labels are at home among the unlabelled rows, and
-estimates them; the second half starts from the labelled rows again, with these shares, and with cosines as seen from
-the middle of the prototypes that the first half found.
+The paper's rule assumes that every class is present, and lets many labels count no more than few. Here the logits of a
+row are the sum of four:
+
+- the regression: a logistic regression on the labelled rows;
+- the graph: labels spread along a graph of rows (`surroundings`);
+- the cosine with the prototypes, whose weight falls as labels grow in number;
+- the logarithm of the classes' estimated shares.
+
+Each layer passes over all unlabelled rows. The attention of a row is the softmax of its logits; the prototypes are the
+means of the labelled rows and of all others, weighted with their attention; the shares are the sums of attention. The
+first half of the layers takes all shares as equal, except those of classes whose labels have no neighbours among the
+unlabelled rows. The second half starts from the labelled rows again, with the shares that the first half found, and
+with cosines as seen from the mean of the prototypes that it found.
 """
 
 from collections.abc import Callable
@@ -30,25 +37,27 @@ from remp.rectification.transform import FeatureTransform, RowTransform, Transfo
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 
 # How the settings were found, on validation data of seventeen feature sets: results/tries/robustness.md.
-# Weight of the cosine with the prototypes while shares are estimated, and 35 / (K + 1.5) after, for K labels per class.
+# Weight of the cosine in the first half of the layers, and 35 / (K + 1.5) in the second, for K labels per class.
 _COSINE_FIRST, _COSINE, _COSINE_FADES = 30.0, 35.0, 1.5
 # Weight of the graph: 1 + 0.5 / √K.
 _GRAPH = 0.5
-# The labelled rows together have at least this share of all weight, and K / (K + 30) in the second half.
+# The labelled rows together have at least this share of all weight in a prototype, and K / (K + 30) in the second half.
 _LABELS_FIRST, _LABELS_HALF_AT = 0.05, 30.0
-# The exponent of the shares is K / (K + 0.6): with one label, a large share may be a label that lies in the middle.
+# The logarithms of the shares are multiplied with K / (K + 0.6): with one label of each class, one that lies in the
+# middle of all rows attracts many of other classes.
 _SHARES_FADE = 0.6
 # So much of all rows is added to the classes' shares, in equal parts.
 _EQUAL = 0.1
-# The square root is for features like those after a ReLU: not if more than this part of the sum of their sizes
-# is that of negative numbers, in so many rows.
+# The square root is for features like those after a ReLU: it is left out if, in a sample of so many rows, negative
+# numbers make up more than this part of the sum of all sizes.
 _NEGATIVE, _SIGN_ROWS = 0.25, 1000
 # Labelled rows that the regression looks at, drawn by a fixed seed: of each class, and in all.
 _MOST_OF_A_CLASS, _MOST_LABELLED = 200, 10_000
-# Rows whose surroundings are looked at, as many unlabelled ones as labelled ones; with more classes than these, none.
+# The surroundings are those of at most so many labelled rows, among at most so many unlabelled ones; with more classes
+# than these, they are not looked at.
 _GRAPH_ROWS = 1000
 # All rows are compared with those of the graph if that takes no more multiplications than these, a third of a second;
-# what is done with a cosine takes as long as 500 more. Else a linear function answers in its place.
+# else a linear function answers in place of the graph. Beside the product, a pair of rows costs as much as 500 more.
 _MOST_WORK, OF_A_PAIR = 7e9, 500
 # Transformed rows are kept from layer to layer if they are no more numbers than these: 64 MiB.
 _KEPT = 2**24
@@ -300,16 +309,20 @@ def adapt(
 def _look_around(
     rows: Rows, labels: np.ndarray, n_classes: int, settings: Adaptive, transform: RowTransform, shard: Shard
 ) -> tuple[Surroundings | None, LocalEvidence]:
-    """The surroundings of some labelled rows of each class and of a sample of the others, in the first process; and in
-    all what they tell, nothing with very many classes. Without l2 there is no graph: it is one of directions."""
+    """The surroundings of some labelled rows of each class among a sample of the others, and what they say of the
+    classes.
+
+    The first process finds them; the others get None, and the same numbers. With very many classes they say nothing.
+    Without l2 there is no graph, since its links are by direction.
+    """
     chosen, surroundings, neighbours = np.empty(0, np.int64), None, None
     if settings.layers and 1 < n_classes <= _GRAPH_ROWS:
         labelled = _few_of_each(labels, n_classes, _GRAPH_ROWS // n_classes)
         chosen = np.sort(np.concatenate([labelled, sample_of(np.flatnonzero(labels < 0), _GRAPH_ROWS)]))
     asks_graph = settings.parts.l2 and 0 < len(rows) * len(chosen) * (rows.dim + OF_A_PAIR) <= _MOST_WORK
     if asks_graph:
-        nobody = torch.zeros(len(chosen), rows.dim), torch.zeros(len(chosen), n_classes, dtype=torch.float64)
-        neighbours = Neighbours(*nobody)
+        arrived = torch.zeros(len(chosen), n_classes, dtype=torch.float64)
+        neighbours = Neighbours(torch.zeros(len(chosen), rows.dim), arrived)
     local = LocalEvidence(Linear.zero(rows.dim, n_classes), neighbours, torch.zeros(n_classes, dtype=torch.float64))
     if len(chosen) and shard.rank == 0:
         around = features_of(rows.take(chosen), RowTransform(transform.parts), 1.0)
@@ -323,8 +336,8 @@ def _look_around(
 
 
 def _kept(rows: Rows, lens: Lens, shard: Shard) -> tuple[Rows, Lens]:
-    """The rows and how they are seen; if they are few and in memory, the rows as products need them, so that no layer
-    has to take roots again. The numbers are the same."""
+    """The rows that the layers pass over, and the lens for them: if they are few and in memory, the rows that the lens
+    makes of them, so that no layer has to take roots again. The results are the same."""
     is_few = isinstance(rows, ArrayRows) and len(rows) * rows.dim <= _KEPT and shard.world == 1
     if not is_few or lens.transform.parts == FeatureTransform() or not lens.is_unit:
         return rows, lens
@@ -335,7 +348,8 @@ def _kept(rows: Rows, lens: Lens, shard: Shard) -> tuple[Rows, Lens]:
 def _fit_transform(
     rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureTransform, shard: Shard
 ) -> tuple[RowTransform, float]:
-    """The transform, centred on the mean of the class means, and the root mean square norm of what it makes."""
+    """The transform, centred on the mean of the class means, and what features are divided by: the root mean square
+    norm of transformed rows; 1 with l2, where every norm is 1."""
     transform = RowTransform(parts)
     if parts.centre and n_classes > 1:  # the centre of one class would be the class itself
         sums, counts = class_sums(rows, labels, n_classes, transform, shard)
