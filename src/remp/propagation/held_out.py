@@ -1,5 +1,5 @@
-"""What the labelled rows get when their label is hidden: all that can be known of the quality of the others. And how
-much a row resembles a class at all, which is known of every row."""
+"""What labelled rows get while their label is hidden, which is all that can be known of the quality of new labels; and
+how much any row resembles the nearest class."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -17,13 +17,14 @@ from remp.rectification.transform import FeatureTransform, RowTransform
 from remp.rows import ArrayRows, Rows, Shard, shard_of
 from remp.system.threads import on_all_cores
 
+# A class of K labels is hidden label by label, in K folds, or in 5 parts if it has more.
 MOST_FOLDS = 5
-# Unlabelled rows that the propagation of a fold sees: this many, or this many per class, but never more than the last.
+# Unlabelled rows that a fold learns from: the larger of 1000 and 50 per class, but never more than the last.
 _ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
-# Labelled rows that are looked at: more would take long, and tell little more.
+# Labelled rows that a fold learns from: more would take long, and tell little more.
 _MOST_LABELLED = 10_000
-# Unlabelled rows that every fold answers, too: this many, or this many per class, up to the last; of more classes than
-# these, none.
+# Unlabelled rows that every fold scores, too, to see how far the folds agree: the larger of 500 and 10 per class, but
+# never more than 1000; with more than 400 classes, none.
 _OTHERS, _OTHERS_PER_CLASS, _MOST_OTHERS, _MOST_CLASSES = 500, 10, 1000, 400
 
 
@@ -34,8 +35,8 @@ class Likeness:
     Not by rectified prototypes: many rows of an unknown class pull the nearest prototype towards themselves, and then
     seem to resemble it. Nor by centred rows: the centre lies between the known classes, and says nothing of others.
 
-    transform: of rows, without centring. means: (N, d) of the labelled rows of each class, transformed, of norm 1; of a
-    class with more labels than others shorter, of one with fewer longer: see `fit_likeness`.
+    transform: of rows, without centring. means: (N, d) of the transformed labelled rows of each class, of norm 1; where
+    classes have different numbers of labels, those with fewer are longer (`fit_likeness`).
     """
 
     transform: RowTransform
@@ -68,8 +69,10 @@ def fit_likeness(rows: Rows, labels: np.ndarray, n_classes: int, parts: FeatureT
 
 @dataclass(frozen=True)
 class Others:
-    """What models that lack the labels of one fold say of some unlabelled rows. items: (m,) numbers of these rows.
-    regression, graph, cosine: (F, m, N) logits by each kind of evidence."""
+    """Logits of some unlabelled rows by F models, each of which was learned without the labels of one fold.
+
+    items: (m,) numbers of these rows. regression, graph, cosine: (F, m, N) logits by each kind of evidence.
+    """
 
     items: np.ndarray
     regression: Tensor
@@ -77,16 +80,21 @@ class Others:
     cosine: Tensor
 
     def scores(self, evidence: EvidenceWeights) -> Tensor:
-        """(F, m, N), each kind of evidence counting as much as this."""
+        """(F, m, N) the sum of all kinds of evidence, with these weights."""
         return evidence.weigh(self.regression, self.graph, self.cosine)
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """items: (m,) numbers of labelled rows whose class has another; labels: (m,) theirs. What they get without their
-    label: scores (m, N); of these, what is by the regression: plain (m, N), and by the graph: graph (m, N), which is 0
-    for the paper's rule; and resemblance (m,) as by Likeness. features: (m, d), transformed. others: what unlabelled
-    rows get, until the shares of the classes are found; None where these are not looked for."""
+    """Labelled rows whose class has another labelled row, and what they get from a model that lacks their label.
+
+    items: (m,) their numbers; labels: (m,); features: (m, d), transformed.
+    scores: (m, N) logits as if all classes had equal shares. plain, graph: (m, N) the parts of these by the regression
+        and by the graph, at their usual weights; what is left is by the cosine. With the paper's rule, plain is by the
+        prototypes before rectification, and graph is 0.
+    resemblance: (m,) as by Likeness.
+    others: the same of unlabelled rows, until the shares of the classes are found; None where these are not estimated.
+    """
 
     items: np.ndarray
     labels: np.ndarray
@@ -117,7 +125,7 @@ def learn(
     settings: Adaptive | Propagation,
     shard: Shard | None = None,
 ) -> Adapted | Propagated:
-    """The classes by the rule that the settings are of."""
+    """Learn the classes: by `adapt` with settings of Adaptive, by `propagate` with those of the paper's rule."""
     if isinstance(settings, Adaptive):
         shifts = fair_shifts(rows, labels, n_classes, settings, shard or shard_of(rows))
         return adapt(rows, labels, n_classes, settings, shard=shard, shifts=shifts)
@@ -125,63 +133,64 @@ def learn(
 
 
 def hold_out(model: Adapted | Propagated, rows: Rows, labels: np.ndarray) -> HeldOut:
-    """Learn again without the label of one row of each class (or a fifth of them), in turn, and score these.
+    """Hide the label of one row of each class (of a fifth of its rows if it has many), learn again, score these rows;
+    and so in turn until each labelled row was hidden once, except the only one of its class.
 
     labels: (n,), -1 for unlabelled. The features are transformed once, with the centre of the model.
     """
     n_classes = len(model.prototypes)
     labelled = _few_labelled(labels, n_classes)
     folds = np.full(len(labels), -1)
-    folds[labelled] = fold_numbers(labels[labelled], n_classes)  # of these alone: each fold leaves one of every class
+    folds[labelled] = fold_numbers(labels[labelled], n_classes)  # of these alone, so that each fold keeps every class
     unlabelled = sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS))
-    items = np.concatenate([labelled, unlabelled])
+    items = np.concatenate([labelled, unlabelled])  # all that a fold sees
     raw = rows.take(items)
     features = model.features(raw)
     transform = "l2" if model.settings.parts.l2 else "none"
-    around = model.surroundings if isinstance(model, Adapted) else None
     scores, plain, graph = torch.zeros(3, len(labelled), n_classes)
-    similar = torch.zeros(len(labelled))
+    resemblance = torch.zeros(len(labelled))
     n_folds = folds.max(initial=-1) + 1
-    others = _others(model, items[len(labelled) :], n_folds)
-    asked = len(labelled) + np.flatnonzero(np.isin(items[len(labelled) :], others.items)) if others else None
+    others = _others(model, unlabelled, n_folds)
 
     def score(fold: int) -> None:
-        is_out = np.flatnonzero(folds[labelled] == fold)  # labelled rows are the first of the items
-        given = np.where(folds[items] == fold, -1, labels[items])
+        hidden = np.flatnonzero(folds[labelled] == fold)  # labelled rows are the first of the items
+        kept = np.where(folds == fold, -1, labels)  # (n,)
         if isinstance(model, Adapted):
-            local = around.evidence(np.where(folds == fold, -1, labels), n_classes) if around else None
+            local = model.surroundings.evidence(kept, n_classes) if model.surroundings else None
             settings = replace(model.settings, transform=transform)
-            without = adapt(ArrayRows(features), given, n_classes, settings, local=local, shifts=model.shifts)
-            parts = without.evidence_logits(features[is_out])
-            plain[is_out], graph[is_out] = parts.regression.float(), parts.graph.float()
-            scores[is_out] = (parts.regression + parts.graph + parts.cosine).float()
+            adapted = adapt(ArrayRows(features), kept[items], n_classes, settings, local=local, shifts=model.shifts)
+            logits = adapted.evidence_logits(features[hidden])
+            plain[hidden], graph[hidden] = logits.regression.float(), logits.graph.float()
+            scores[hidden] = (logits.regression + logits.graph + logits.cosine).float()
             if others:
-                parts = without.evidence_logits(features[asked])
-                others.regression[fold], others.graph[fold], others.cosine[fold] = parts[:3]
+                places = len(labelled) + np.searchsorted(unlabelled, others.items)
+                logits = adapted.evidence_logits(features[places])
+                others.regression[fold], others.graph[fold], others.cosine[fold] = logits[:3]
         else:
             paper = replace(model.settings, transform=transform)
-            rectified = propagate(ArrayRows(features), given, n_classes, paper)
-            scores[is_out] = rectified.logits(features[is_out]).float()
-            plain[is_out] = rectified.logits(features[is_out], rectified=False).float()
-        similar[is_out] = fit_likeness(ArrayRows(raw), given, n_classes, model.settings.parts, Shard())(raw[is_out])
+            propagated = propagate(ArrayRows(features), kept[items], n_classes, paper)
+            scores[hidden] = propagated.logits(features[hidden]).float()
+            plain[hidden] = propagated.logits(features[hidden], rectified=False).float()
+        likeness = fit_likeness(ArrayRows(raw), kept[items], n_classes, model.settings.parts, Shard())
+        resemblance[hidden] = likeness(raw[hidden])
 
     deque(on_all_cores(score, range(n_folds)), maxlen=0)  # each fold writes rows of its own
-    found = np.flatnonzero(folds[labelled] >= 0)
+    scored = np.flatnonzero(folds[labelled] >= 0)
     return HeldOut(
-        items=labelled[found],
-        labels=labels[labelled[found]],
-        scores=scores[found],
-        plain=plain[found],
-        graph=graph[found],
-        resemblance=similar[found].numpy(),
-        features=features[found],
+        items=labelled[scored],
+        labels=labels[labelled[scored]],
+        scores=scores[scored],
+        plain=plain[scored],
+        graph=graph[scored],
+        resemblance=resemblance[scored].numpy(),
+        features=features[scored],
         others=others,
     )
 
 
 def _others(model: Adapted | Propagated, unlabelled: np.ndarray, n_folds: int) -> Others | None:
-    """Of some unlabelled rows, to be filled in fold by fold; None where the shares of the classes are known or cannot
-    be told."""
+    """A sample of the unlabelled rows, their logits to be filled in fold by fold; None where the shares of the classes
+    are known or cannot be estimated."""
     n_classes = len(model.prototypes)
     if not isinstance(model, Adapted) or model.settings.balanced or not model.settings.layers:
         return None
@@ -192,7 +201,7 @@ def _others(model: Adapted | Propagated, unlabelled: np.ndarray, n_folds: int) -
 
 
 def fold_numbers(labels: np.ndarray, n_classes: int) -> np.ndarray:
-    """(n,) in which fold the label of a row is hidden; -1 for unlabelled ones and for the only one of its class."""
+    """(n,) in which fold the label of a row is hidden; -1 for unlabelled rows and for the only one of its class."""
     random = np.random.default_rng(SEED)
     folds = np.full(len(labels), -1)
     for members in of_each_class(labels, n_classes):
