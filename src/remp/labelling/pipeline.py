@@ -189,7 +189,7 @@ def _estimate(
     logits = fitted.model.logits(rows.take(sample_of(unlabelled, _JUDGED)))
     unlike = strange / len(unlabelled)
     estimate = estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts, unlike)
-    if estimate is not None and estimate.high - estimate.low > _TOO_WIDE:
+    if estimate.high - estimate.low > _TOO_WIDE:
         if unlike > 0.1:
             return None, (
                 f"{strange:,} of {len(unlabelled):,} unlabelled items resemble no class, and others like them may have "

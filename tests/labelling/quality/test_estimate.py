@@ -86,12 +86,6 @@ def test_the_interval_is_that_of_simulated_accuracies():
     assert estimate.high == pytest.approx(high, abs=0.03)
 
 
-def test_nothing_is_said_of_no_items():
-    held = nothing_held_out(3)
-    assert estimate_accuracy(prior(3), torch.empty(0, 3), 0, held, np.ones(3)) is None
-    assert estimate_accuracy(prior(1), torch.zeros(5, 1), 5, nothing_held_out(1), np.ones(1)) is None
-
-
 @pytest.mark.parametrize(("n_shot", "misfit"), [(1, 0.14), (4, 0.07), (100, 0.05)])
 def test_at_one_temperature_the_upper_end_is_that_of_a_normal_distribution(n_shot, misfit):
     share, n = 0.7, 400

@@ -29,17 +29,14 @@ def estimate_accuracy(
     held_out: HeldOut,
     counts: np.ndarray,
     unlike: float = 0.0,
-) -> AccuracyEstimate | None:
-    """logits: (m, N) of a sample of the unlabelled items; None if there are none of them, or one class: then nothing
-    can be right or wrong by these logits. counts: (N,) labelled items of each class. unlike: the share of the
-    unlabelled items that resemble no class.
+) -> AccuracyEstimate:
+    """logits: (m, N) of a sample of the unlabelled items, at least one; N at least 2. counts: (N,) labelled items of
+    each class. unlike: the share of the unlabelled items that resemble no class.
 
     The accuracy is the mean probability of the likeliest class; the interval is that of the mixture over all
     temperatures, widened by the luck of `n_unlabelled` draws and by errors that no temperature corrects; its
     lower end also by items of other classes that may be among them.
     """
-    if not len(logits) or logits.shape[1] == 1:
-        return None
     n_shot = float(1 / np.mean(1 / counts))
     misfit = max(_MISFIT / np.sqrt(n_shot), _LEAST_MISFIT)
     means, spreads = _by_sharpness(calibration, logits, n_unlabelled, misfit)
@@ -65,7 +62,7 @@ def _by_sharpness(
 def _quantile(
     share: float, calibration: Calibration, means: np.ndarray, spreads: np.ndarray, strangers: dict[float, float]
 ) -> float:
-    """Of the accuracy, over the temperatures and the shares of strangers."""
+    """The quantile of the accuracy, over the temperatures and the shares of strangers (share -> how probable)."""
     below = np.zeros(len(_POINTS))
     for part, probability in strangers.items():
         points = torch.from_numpy((_POINTS[:, None] - (1 - part) * means) / spreads)
