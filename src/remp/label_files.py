@@ -111,7 +111,7 @@ def label(
     if model_place:
         assert labelling.fitted is not None  # for mypy: label_rows gives what it learned
         learned = Learned.of(labelling.fitted, found.rows, labelling.task.labels, labelling.task.class_names)
-        learned = learned.made_by(**found.made_by) if found.made_by else learned
+        learned = replace(learned, **found.made_by)
         model_place.write(lambda folder: save_labelling(folder / FILE, learned))
     return labelling
 

@@ -156,9 +156,6 @@ class Learned:
         numbers = sample_of_each_class(labels, len(classes), max(1, _MOST_EXAMPLES // len(classes)))
         return cls(fitted.light(), classes, rows.take(numbers).numpy(), labels[numbers], counts)
 
-    def made_by(self, backbone: str, side: int, embedder: str) -> "Learned":
-        return replace(self, backbone=backbone, side=side, embedder=embedder)
-
     def with_rows(self, rows: Rows, shard: Shard | None = None) -> "Learned":
         """Learned again from the same examples, with these rows as the unlabelled ones. shard: who passes over them."""
         fit_transform(rows, FeatureTransform(), shard or shard_of(rows))  # names a row that is not finite as it is here

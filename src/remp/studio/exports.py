@@ -126,4 +126,5 @@ def trained(session: Session, prediction: Prediction) -> Learned:
     raw = np.sign(values) * values**2 if features.is_rooted else values
     rows, labels = ArrayRows(raw), task.labels[kept]
     fitted = fit_rows(rows, labels, len(task.class_names))
-    return Learned.of(fitted, rows, labels, task.class_names).made_by(embedder.name, embedder.side, embedder.hash)
+    learned = Learned.of(fitted, rows, labels, task.class_names)
+    return replace(learned, backbone=embedder.name, side=embedder.side, embedder=embedder.hash)
