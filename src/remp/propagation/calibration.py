@@ -16,37 +16,39 @@ from remp.propagation.adaptive import Adapted, EvidenceWeights
 from remp.propagation.held_out import MOST_FOLDS, HeldOut
 from remp.rectification.propagate import Propagated
 
-# Logarithms of the inverse temperature that are considered, around the typical one.
+# "Sharpness" is the inverse temperature. Its logarithms that are considered, less the typical one.
 _GRID = np.linspace(-5, 3, 161)
-# What is typical falls with 1 / √K for K labels of a class (the mean over classes): the fewer labels, the less the
-# logits are worth; less so with more classes that are there, of which more than ten count as ten. Measured on
+# The logarithm of the typical sharpness: 0 - (1.9 - 0.34 log(C / 2)) / √K, for K labels of a class (the mean over
+# classes) and C classes that are there, at most 10: the fewer labels, the less the logits are worth. Measured on
 # validation data: results/tries/robustness.md.
 _CENTRE, _FALL, _RISE, _MOST_CLASSES = 0.0, 1.9, 0.34, 10.0
-# The prior, of which the typical value is the median: share, mean and standard deviation of two normal parts. In one
-# collection of ten the features hardly tell the classes apart, however clear the clusters are that they form.
-_PRIOR = ((0.9, 0.06, 0.45), (0.1, -2.0, 1.0))
-# Its centre for the regression alone.
+# The same for the regression alone, without layers, for any number of labels.
 _ALONE = 0.5
-# The same for the paper's rule: it falls with 1 / K, for similarities of scale 10 (results/tries/label_quality.md).
+# The same for the paper's rule: 0.1 - 0.8 / K, for similarities of scale 10 (results/tries/label_quality.md).
 _PAPER_CENTRE, _PAPER_FALL, _PAPER_SCALE = 0.1, 0.8, 10.0
-# Rows that were held out share what the others taught, so that each tells less than an independent one.
+# The prior over the grid, whose median is the typical value: share, mean and standard deviation of two normal parts. In
+# one collection of ten the features hardly tell the classes apart, however clear the clusters are that they form.
+_PRIOR = ((0.9, 0.06, 0.45), (0.1, -2.0, 1.0))
+# What the logarithm of the likelihood is multiplied with: rows that were held out share what the others taught, so that
+# each tells less than an independent one.
 _WEIGHT = 0.5
 # The share of given labels that may be wrong: such a label says nothing of the temperature.
 _WRONG = 0.08
-# Others are this much less sure than held-out rows, which had a part in the centre.
+# What the sharpness is multiplied with in the end: new rows are less sure than held-out ones, which had a part in the
+# centre that is subtracted from all.
 _SHRINK = 0.9
 # The range of the logarithm of the sharpness while evidence is weighed.
 _SHARPNESSES = (-3.0, 3.0)
-# Evidence is weighed if there are so many held-out labels for each class; more than so many in all tell nothing new.
-# Its weights are held at 1 by this penalty on the square of the difference, and one below the last counts as none.
+# Evidence is weighed if there are 2 held-out labels for each class; more than 2000 in all tell nothing new. A weight w
+# costs 0.5 (w - 1)², which holds it at 1 if there are few; one below 0.1 becomes 0.
 _LEAST_HELD_OUT, _MOST_HELD_OUT, _STAY, _NONE = 2, 2000, 0.5, 0.1
-# Nor is it weighed by the labels of less than this share of the classes.
+# It is not weighed if the held-out labels are of less than this share of the classes.
 _COVERED = 0.8
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """sharpness: (g,) inverse temperatures; weights: (g,) their posterior probabilities."""
+    """sharpness: (g,) inverse temperatures, ascending; weights: (g,) their posterior probabilities."""
 
     sharpness: np.ndarray
     weights: np.ndarray
@@ -57,7 +59,7 @@ class Calibration:
         return float(np.exp(np.interp(0.5, self.weights.cumsum() - self.weights / 2, np.log(self.sharpness))))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """(m, N) -> (m, N)"""
+        """Logits (m, N) -> probabilities (m, N), float64."""
         return torch.softmax(logits.double() * self.best, dim=-1)
 
 
@@ -68,13 +70,13 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
     """
     typical = typical_sharpness(model, counts)
     logs = typical + _GRID
-    # held-out rows were scored with fewer labels, at which logits are worth less
+    # Held-out rows were scored with the labels of one fold less, at which logits are worth less.
     fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)))
     scores = held_out.scores.double()
     sharpness = np.exp(logs + fewer - typical)
-    held = np.array([float(_log_probabilities(scores * value, held_out.labels).sum()) for value in sharpness])
+    likelihood = np.array([float(_log_probabilities(scores * value, held_out.labels).sum()) for value in sharpness])
     prior = sum(share / width * np.exp(-((_GRID - mean) ** 2) / (2 * width**2)) for share, mean, width in _PRIOR)
-    log_posterior = _WEIGHT * held_out.covered * held + np.log(prior)
+    log_posterior = _WEIGHT * held_out.covered * likelihood + np.log(prior)
     weights = np.exp(log_posterior - log_posterior.max())
     return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
 
@@ -82,20 +84,22 @@ def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray
 def weigh_evidence(held_out: HeldOut) -> EvidenceWeights:
     """How much the regression, the graph and the cosine count: the weights by which the held-out labels are likeliest,
     at the temperature that is best for these weights, but not far from the usual ones unless many labels ask for it.
+    All 1 where too few labels could be held out.
 
-    The logits stay as wide as they were, so that they weigh as much beside the shares of the classes.
+    The weighted logits vary as much between classes as before, so that they count as much beside the logarithms of the
+    shares, which are added to them.
     """
     n_classes = held_out.scores.shape[1]
     if len(held_out) < _LEAST_HELD_OUT * n_classes or n_classes == 1 or held_out.covered < _COVERED:
         return EvidenceWeights()
     few = sample_of(np.arange(len(held_out)), _MOST_HELD_OUT)
-    scores, plain, graph = (part[few].double() for part in (held_out.scores, held_out.plain, held_out.graph))
-    labels, parts = held_out.labels[few], torch.stack([plain, graph, scores - plain - graph])  # (3, m, N)
+    scores, plain, graph = (logits[few].double() for logits in (held_out.scores, held_out.plain, held_out.graph))
+    labels, kinds = held_out.labels[few], torch.stack([plain, graph, scores - plain - graph])  # (3, m, N)
 
     def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
         values = torch.tensor(numbers, requires_grad=True)
         sharpness, weights = values[0].exp(), values[1:]
-        unlikely = -_log_probabilities(sharpness * torch.tensordot(weights, parts, 1), labels).sum()
+        unlikely = -_log_probabilities(sharpness * torch.tensordot(weights, kinds, 1), labels).sum()
         total = _WEIGHT * unlikely + _STAY * (weights - 1).square().sum()
         total.backward()
         return total.item(), values.grad.numpy()  # type: ignore[union-attr]
@@ -104,18 +108,18 @@ def weigh_evidence(held_out: HeldOut) -> EvidenceWeights:
 
     start, bounds = [0.0, 1.0, 1.0, 1.0], [_SHARPNESSES, *[(0, None)] * 3]
     weights = torch.from_numpy(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x[1:])
-    width = torch.tensordot(weights, parts, 1).std(1).mean()
+    width = torch.tensordot(weights, kinds, 1).std(1).mean()
     weights = weights * scores.std(1).mean() / width.clamp(min=1e-12)
     return EvidenceWeights(*(weights * (weights >= _NONE)).tolist())
 
 
 def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
-    """The logarithm of the inverse temperature that fits most tasks with so many labels (N,)."""
+    """The logarithm of the sharpness that fits most tasks with so many labels of each class (N,)."""
     if isinstance(model, Adapted):
         if not model.settings.layers:
             return _ALONE
         shares = torch.softmax(model.log_shares, 0)
-        n_there = float(torch.special.entr(shares).sum().exp())  # N if they are equal, 1 if there is but one class
+        n_there = float(torch.special.entr(shares).sum().exp())  # N if shares are equal, 1 if one class has all rows
         fall = _FALL - _RISE * np.log(min(n_there, _MOST_CLASSES) / 2)
         return _CENTRE - float(fall * np.mean(1 / np.sqrt(counts)))
     return _PAPER_CENTRE - _PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))

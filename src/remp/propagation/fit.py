@@ -1,5 +1,5 @@
-"""From rows and a few labels to calibrated probabilities: the one way of `remp label` and of ReMPClassifier, and
-what is kept of it to use it again."""
+"""From rows and a few labels to calibrated probabilities, as `remp label` and ReMPClassifier both find them; and what
+is kept to label other rows later."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -21,13 +21,13 @@ from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 from remp.rows.dataset import join
 
 _DEFAULTS = Adaptive()
-_MOST_EXAMPLES = 10_000  # that are kept, as many as the rule looks at
+_MOST_EXAMPLES = 10_000  # labelled rows that are kept, as many as the rule looks at
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """model: the classes. likeness: how much a row resembles one of them. held_out: what labelled rows get without
-    their label."""
+    """model: the classes, which give a row its logits. held_out: what labelled rows get without their label.
+    calibration: from logits to probabilities. likeness: how much a row resembles the nearest class."""
 
     model: Adapted | Propagated
     held_out: HeldOut
@@ -36,7 +36,7 @@ class Fitted:
 
     @property
     def evidence(self) -> EvidenceWeights:
-        """How much each kind of evidence counts by the held-out labels; all as usual for the paper's rule."""
+        """How much each kind of evidence counts by the hidden labels; all 1 for the paper's rule and without layers."""
         if isinstance(self.model, Adapted) and self.model.settings.layers:
             return self.model.evidence
         return EvidenceWeights()
@@ -64,20 +64,24 @@ def fit_rows(
     shard: Shard | None = None,
     model: Adapted | Propagated | None = None,
 ) -> Fitted:
-    """Learn the classes of all rows, and from hidden labels how sure its answers can be.
+    """Learn the classes of all rows, and from hidden labels how sure the model can be.
 
-    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: who passes over the rows, if it is not
-    the rows themselves that say it. model: what `learn` made of the same, if that is known.
+    In this order: the model; what it says of labels that are hidden; by these labels how much each kind of evidence
+    counts, and the temperature; by both the shares of the classes. The paper's rule is left as it was asked for: of it,
+    only the temperature is found.
+
+    labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: who passes over the rows; by default as
+    the rows themselves say. model: what `learn` made of the same, if that is known.
     """
     shard = shard or shard_of(rows)
     model = model or learn(rows, labels, n_classes, settings, shard)
     held_out = hold_out(model, rows, labels)
     if isinstance(model, Adapted):
         model = replace(model, surroundings=None)  # large, and not looked at any more
-    if isinstance(model, Adapted) and settings.layers > 0:  # of the paper's rule, everything is as it was asked for
-        weighed = torch.tensor(weigh_evidence(held_out), dtype=torch.float64)
-        model = replace(model, evidence=EvidenceWeights(*_as_in_first(weighed, shard).tolist()))
-        held_out = held_out.weighed(model.evidence)
+        if model.settings.layers:
+            weights = torch.tensor(weigh_evidence(held_out), dtype=torch.float64)
+            model = replace(model, evidence=EvidenceWeights(*_as_in_first(weights, shard).tolist()))
+            held_out = held_out.weighed(model.evidence)
     calibration = calibrate(model, held_out, np.bincount(labels[labels >= 0], minlength=n_classes))
     calibration = replace(calibration, weights=_as_in_first(torch.from_numpy(calibration.weights), shard).numpy())
     if held_out.others and isinstance(model, Adapted):
@@ -89,30 +93,33 @@ def fit_rows(
 
 
 def _as_in_first(numbers: Tensor, shard: Shard) -> Tensor:
-    """The numbers of the first process, in each: it alone has looked around among all rows."""
+    """The numbers that the first process has, in each: it alone has looked at the surroundings of labels."""
     return shard.sum(torch.zeros_like(numbers) if shard.rank else numbers)
 
 
 def _shares(model: Adapted, others: Others, sharpness: float, rows: Rows) -> Tensor:
-    """What the shares of the classes add to the logits (N,), as far as all folds agree on them."""
+    """What the shares of the classes add to the model's logits (N,), as far as all folds agree on them. sharpness: that
+    of the calibration, since shares are found from probabilities."""
     scores = model.scores(rows.take(others.items)).double()
     return log_shares(sharpness * scores, sharpness * others.scores(model.evidence).double()) / sharpness
 
 
 @dataclass(frozen=True)
 class RowAnswers:
-    """What a model says of each row of a block, computed in float64: so a row gets the same answer in any company."""
+    """The probabilities of rows by a model, in float64, so that a row gets the same ones with any other rows beside it.
+
+    dtype: of the result."""
 
     model: Adapted | Propagated
     calibration: Calibration
     dtype: type[np.floating]
 
     def __call__(self, block: Block) -> np.ndarray:
-        """(len(block), N) probabilities"""
+        """Of all rows of a block: (len(block), N)."""
         return np.concatenate(list(self.each(block.chunks(), block.first)))
 
     def each(self, chunks: Iterable[Tensor], first: int = 0) -> Iterator[np.ndarray]:
-        """Raw rows (m, d) -> (m, N), piece by piece. first: the number of the first of them."""
+        """Raw rows (m, d) -> (m, N), chunk by chunk. first: the number of the first row."""
         for chunk in chunks:
             answers = self.calibration.probabilities(self.model.logits(chunk.double()))
             check_answers(answers, first)
@@ -134,10 +141,10 @@ def check_answers(probabilities: Tensor, first: int) -> None:
 class Learned:
     """What was learned from a few examples, with what is needed to use it again.
 
-    fitted: of the held-out rows without their features. classes: (N,) names or numbers. examples: (s, d) labelled rows,
-    labels: (s,) theirs, counts: (N,) how many there were of each class. backbone, side: what made the features and from
-    how large pictures, None for features of one's own. embedder: its hash, to tell whether a backbone of that name is
-    still the same.
+    fitted: without the features of the held-out rows. classes: (N,) names or numbers. examples: (s, d) labelled rows;
+    labels: (s,); counts: (N,) how many labelled rows of each class there were, of which examples may be a sample.
+    backbone, side: what made the features and from how large pictures, None for features of one's own. embedder: hash
+    of the backbone, to notice if that of this name has changed.
     """
 
     fitted: Fitted
@@ -151,14 +158,15 @@ class Learned:
 
     @classmethod
     def of(cls, fitted: Fitted, rows: Rows, labels: np.ndarray, classes: tuple[Any, ...]) -> "Learned":
-        """rows: all that it was learned from; labels: (n,), -1 for unlabelled."""
+        """rows, labels: (n, d) and (n,), -1 for unlabelled: all that `fitted` was learned from."""
         counts = np.bincount(labels[labels >= 0], minlength=len(classes))
         numbers = sample_of_each_class(labels, len(classes), max(1, _MOST_EXAMPLES // len(classes)))
         return cls(fitted.light(), classes, rows.take(numbers).numpy(), labels[numbers], counts)
 
     def with_rows(self, rows: Rows, shard: Shard | None = None) -> "Learned":
         """Learned again from the same examples, with these rows as the unlabelled ones. shard: who passes over them."""
-        fit_transform(rows, FeatureTransform(), shard or shard_of(rows))  # names a row that is not finite as it is here
+        # Raises an error about a row that is not finite by its number in these rows, not in the joined ones.
+        fit_transform(rows, FeatureTransform(), shard or shard_of(rows))
         joined = join(ArrayRows(self.examples), rows)
         labels = np.concatenate([self.labels, np.full(len(rows), -1, np.int64)])
         fitted = fit_rows(joined, labels, len(self.classes), self.fitted.model.settings, shard=shard)
