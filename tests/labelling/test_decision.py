@@ -8,7 +8,7 @@ import torch
 
 from clustered_rows import clustered_task
 from remp.labelling import decision
-from remp.labelling.decision import at_home, smallest_known, spreads_of
+from remp.labelling.decision import familiarity, least_familiar, spreads_of
 from remp.labelling.outcome import STATUSES
 from remp.labelling.pipeline import LabelOptions, label_rows
 from remp.labelling.tasks import Items
@@ -34,29 +34,29 @@ def test_likeness_is_the_cosine_with_the_nearest_class_mean():
 
 
 def test_resemblance_and_score_count_in_units_of_their_spread():
-    assert at_home(np.array([0.5]), np.array([8.0]), (0.1, 4.0)).tolist() == [7.0]
+    assert familiarity(np.array([0.5]), np.array([8.0]), (0.1, 4.0)).tolist() == [7.0]
     assert spreads_of(np.array([0.0, 2.0]), np.array([1.0, 1.0])) == pytest.approx((np.sqrt(2), 1e-6))
-    assert at_home(np.array([0.5]), np.array([8.0]), spreads_of(np.empty(0), np.empty(0))).tolist() == [0.5]
+    assert familiarity(np.array([0.5]), np.array([8.0]), spreads_of(np.empty(0), np.empty(0))).tolist() == [0.5]
 
 
 @pytest.mark.parametrize("m", [3, 10, 50, 400])
 def test_one_more_item_like_those_held_out_is_called_unknown_as_rarely_as_promised(m):
     random = np.random.default_rng(0)
-    alarms = [random.normal() < smallest_known(random.normal(size=m), np.empty(0), 0.06) for _ in range(4000)]
+    alarms = [random.normal() < least_familiar(random.normal(size=m), np.empty(0), 0.06) for _ in range(4000)]
     assert np.mean(alarms) == pytest.approx(0.06, abs=0.015)
 
 
 def test_many_held_out_items_need_not_be_normal():
     random = np.random.default_rng(0)
     alarms = [
-        -random.exponential() < smallest_known(-random.exponential(size=400), np.empty(0), 0.06) for _ in range(4000)
+        -random.exponential() < least_familiar(-random.exponential(size=400), np.empty(0), 0.06) for _ in range(4000)
     ]
     assert np.mean(alarms) == pytest.approx(0.06, abs=0.015)
 
 
 def test_without_held_out_items_only_what_is_far_below_the_others_is_unknown():
     values = np.array([0.5, 0.52, 0.48, 0.55, 0.45, 0.51, -0.4])
-    least = smallest_known(np.empty(0), values, 0.06)
+    least = least_familiar(np.empty(0), values, 0.06)
     assert -0.4 < least < 0.45
 
 
@@ -67,7 +67,7 @@ def drawn_decision(n=60, n_classes=3, seed=0):
     return task, rows, fitted
 
 
-def test_half_of_being_at_home_is_that_of_the_ten_nearest_unlabelled_rows():
+def test_half_of_the_familiarity_is_that_of_the_ten_nearest_unlabelled_rows():
     """Against a loop over all pairs of rows."""
     task, rows, fitted = drawn_decision()
     random = np.random.default_rng(1)

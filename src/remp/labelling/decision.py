@@ -1,10 +1,11 @@
 """One pass over all rows: the likeliest classes of each, their probabilities, and what they sum to; then which items
 keep a label.
 
-Unknown are items that resemble no class, compared with labelled items whose label was hidden. How much an item
-resembles a class is its likeness to the nearest class plus its largest score without rectification, each in units of
-its spread among the held-out items. Half of that is the mean over ten neighbours: those of an item of an unknown class
-are mostly of the same class, and ten tell more than one.
+An item that resembles no class is unknown. How familiar an item is: its likeness to the nearest class plus its largest
+score without rectification, each divided by its standard deviation among the held-out items. Half of that, if there are
+neighbours to ask, is replaced with the mean over its ten nearest unlabelled items: those of an item of an unknown class
+are mostly of the same class, and ten tell more than one. The limit is where few labelled items were while their label
+was hidden.
 """
 
 from dataclasses import dataclass
@@ -15,22 +16,21 @@ import torch
 from torch import Tensor
 
 from remp.labelling.outcome import STATUSES
-from remp.labelling.tasks import Items
 from remp.propagation import sample_of
 from remp.propagation.adaptive import OF_A_PAIR
 from remp.propagation.fit import Fitted, check_answers
 from remp.rectification.similarity import unit
 from remp.rows import Block, Rows, Shard
 
-# So large a share of the held-out items lies below the limit; then about 5 % of the other items of known classes do.
-# results/tries/robustness.md has both numbers: with the neighbours and without.
+# The share of held-out items below the limit, with the neighbours and without; then about 5 % of the other items of
+# known classes lie below it, too: results/tries/robustness.md.
 _BELOW_WITH_NEIGHBOURS, _BELOW = 0.045, 0.06
-# So few held-out items as these make the limit half that of a normal distribution.
+# With 20 held-out items, the limit is half by their order and half by a normal distribution; by their order if many.
 _FEW = 20
-# Neighbours of an item among at most so many unlabelled ones, if finding them takes no more multiplications than these:
-# half a second.
+# An item's neighbours are the 10 nearest of at most 1000 unlabelled ones; they are looked for if that takes no more
+# multiplications than these, half a second.
 _NEIGHBOURS, _AMONG, _MOST_WORK = 10, 1000, 2.5e10
-# Without held-out items: this many standard deviations below the middle of all items.
+# Without held-out items, the limit lies this many standard deviations below the median of all items.
 _FAR = 3.0
 
 
@@ -119,66 +119,73 @@ def _choose(probabilities: Tensor, given: Tensor, chosen: np.ndarray) -> None:
     chosen["probability"], chosen["margin"] = values[:, 0], values[:, 0] - values[:, 1]
 
 
-def status_of(task: Items, decision: Decision, reject: float | None, fitted: Fitted | None, rows: Rows) -> np.ndarray:
-    """(n,) index into STATUSES. reject: the least probability of a label. Without `fitted`, nothing is unknown."""
-    status = np.full(len(task.names), STATUSES.index("labelled"), np.int8)
+def status_of(decision: Decision, is_labelled: np.ndarray, is_unknown: np.ndarray, reject: float | None) -> np.ndarray:
+    """(n,) index into STATUSES. is_labelled, is_unknown: (n,) bool. reject: the least probability of a label."""
+    status = np.full(len(is_labelled), STATUSES.index("labelled"), np.int8)
     if reject is not None:
         status[decision.probability < reject] = STATUSES.index("uncertain")
-    if fitted is not None:
-        held_out = fitted.held_out.resemblance, fitted.held_out.plain.amax(-1).numpy()
-        spreads = spreads_of(*held_out)
-        known, values = at_home(*held_out, spreads), at_home(decision.resemblance, decision.top_score, spreads)
-        below = _BELOW
-        if (nearby := _with_neighbours(fitted, rows, task.labels, known, values)) is not None:
-            (known, values), below = nearby, _BELOW_WITH_NEIGHBOURS
-        status[values < smallest_known(known, values[~task.is_labelled], below)] = STATUSES.index("unknown")
-    status[task.is_labelled] = STATUSES.index("given")
+    status[is_unknown] = STATUSES.index("unknown")
+    status[is_labelled] = STATUSES.index("given")
     return status
 
 
+def find_unknown(decision: Decision, fitted: Fitted, rows: Rows, labels: np.ndarray) -> np.ndarray:
+    """(n,) bool: which unlabelled items resemble no class. labels: (n,), -1 for unlabelled."""
+    held_out, is_free = fitted.held_out, labels < 0
+    top_score = held_out.plain.amax(-1).numpy()
+    spreads = spreads_of(held_out.resemblance, top_score)
+    of_held_out = familiarity(held_out.resemblance, top_score, spreads)
+    of_items, below = familiarity(decision.resemblance, decision.top_score, spreads), _BELOW
+    if (nearby := _with_neighbours(fitted, rows, labels, of_held_out, of_items)) is not None:
+        (of_held_out, of_items), below = nearby, _BELOW_WITH_NEIGHBOURS
+    return is_free & (of_items < least_familiar(of_held_out, of_items[is_free], below))
+
+
 def _with_neighbours(
-    fitted: Fitted, rows: Rows, labels: np.ndarray, known: np.ndarray, values: np.ndarray
+    fitted: Fitted, rows: Rows, labels: np.ndarray, of_held_out: np.ndarray, of_items: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """How much held-out items (m,) and all rows (n,) are at home, half of it as the mean of their nearest unlabelled
-    rows; None if one or the other are too few, if it would take too long, or if the held-out items are of another
-    collection."""
+    """The familiarity of held-out items (m,) and of all n, half of it replaced with the mean of their nearest
+    unlabelled items. None if either are too few, if it would take too long, or if the features of the held-out items
+    are not known, as with a saved model."""
     among, features = sample_of(np.flatnonzero(labels < 0), _AMONG), fitted.held_out.features
-    if len(features) != len(known) or len(known) < 2 or len(among) <= _NEIGHBOURS:
+    if len(features) != len(of_held_out) or len(of_held_out) < 2 or len(among) <= _NEIGHBOURS:
         return None
     if len(rows) * len(among) * (rows.dim + OF_A_PAIR) > _MOST_WORK:
         return None
-    around, theirs = unit(fitted.model.features(rows.take(among)).float()), torch.from_numpy(values[among])
+    directions, theirs = unit(fitted.model.features(rows.take(among)).float()), torch.from_numpy(of_items[among])
 
-    def nearby(part: Tensor, own: np.ndarray, first: int) -> np.ndarray:
-        """part: (m, d) features of rows that have the numbers first, first + 1, …, or of others, without a first."""
-        cosines = unit(part.float()) @ around.T
-        here = np.flatnonzero((among >= first) & (among < first + len(part)))
-        cosines[among[here] - first, here] = -2  # not themselves
+    def averaged(features: Tensor, own: np.ndarray, first: int) -> np.ndarray:
+        """Of items first, first + 1, …, by their features (m, d) and their own familiarity (m,)."""
+        cosines = unit(features.float()) @ directions.T
+        here = np.flatnonzero((among >= first) & (among < first + len(features)))
+        cosines[among[here] - first, here] = -2  # an item is no neighbour of itself
         return 0.5 * own + 0.5 * theirs[cosines.topk(_NEIGHBOURS, dim=1).indices].mean(1).numpy()
 
-    found, at = np.empty_like(values), 0
+    found, start = np.empty_like(of_items), 0
     for chunk in rows.chunks():
-        span = slice(at, at + len(chunk))
-        found[span], at = nearby(fitted.model.features(chunk), values[span], at), at + len(chunk)
-    return nearby(features, known, len(labels)), found
+        stop = start + len(chunk)
+        found[start:stop] = averaged(fitted.model.features(chunk), of_items[start:stop], start)
+        start = stop
+    return averaged(features, of_held_out, len(labels)), found  # numbers after all others: none of these is unlabelled
 
 
-def at_home(resemblance: np.ndarray, top_score: np.ndarray, spreads: tuple[float, float]) -> np.ndarray:
-    """(m,) and (m,) -> (m,), larger is more at home. spreads: standard deviations of either among held-out items."""
+def familiarity(resemblance: np.ndarray, top_score: np.ndarray, spreads: tuple[float, float]) -> np.ndarray:
+    """(m,) and (m,) -> (m,). spreads: the standard deviation of each among held-out items."""
     return resemblance / spreads[0] + top_score / spreads[1]
 
 
 def spreads_of(resemblance: np.ndarray, top_score: np.ndarray) -> tuple[float, float]:
-    """The standard deviations of held-out items (m,), none of them 0; a score counts for nothing without two items."""
+    """The standard deviations of held-out items (m,), none of them 0; with fewer than two items, such that the score
+    counts for nothing."""
     if len(resemblance) < 2:
         return 1.0, float("inf")
     return tuple(float(max(values.std(ddof=1), 1e-6)) for values in (resemblance, top_score))  # type: ignore[return-value]
 
 
-def smallest_known(held_out: np.ndarray, everything: np.ndarray, below: float) -> float:
-    """What is less at home than this is unknown: so large a share of items like the held-out ones (m,) lies below it,
-    by their order if they are many, as if they were normal if they are few. Without two of these, far below all items
-    (k,), of which most should be known."""
+def least_familiar(held_out: np.ndarray, everything: np.ndarray, below: float) -> float:
+    """The limit below which an item is unknown: so large a share of items like the held-out ones (m,) lies below it, by
+    their order if they are many, as if they were normal if they are few. Without two of these, the limit lies far below
+    the median of all items (k,), of which most should be known."""
     if len(held_out) > 1:
         from scipy.special import stdtrit
 

@@ -11,7 +11,7 @@ import torch
 from remp.backbones.embedding import Embedder
 from remp.checks import check_choice
 from remp.errors import ConfigError
-from remp.labelling.decision import Decision, decide, status_of
+from remp.labelling.decision import Decision, decide, find_unknown, status_of
 from remp.labelling.outcome import STATUSES, AccuracyEstimate, Advice, Labelling
 from remp.labelling.output.class_folders import Way
 from remp.labelling.quality.duplicates import duplicates
@@ -129,8 +129,10 @@ def label_rows(
     if decision is None:
         return None
     seconds["label"], started = time.perf_counter() - started, time.perf_counter()
-    status = status_of(task, decision, options.reject, fitted, rows)
-    estimate, no_estimate = _estimate(task, rows, fitted, counts, status)
+    is_unknown = find_unknown(decision, fitted, rows, task.labels)
+    left_out = is_unknown if options.unknown else np.zeros_like(is_unknown)
+    status = status_of(decision, task.is_labelled, left_out, options.reject)
+    estimate, no_estimate = _estimate(task, rows, fitted, counts, int(is_unknown.sum()))
     held_out, transform = fitted.held_out, fitted.likeness.transform
     findings = duplicates(task, content_hashes, picture_hashes, lambda items: transform(rows.take(items)))
     if not model:
@@ -140,7 +142,6 @@ def label_rows(
         ]
         findings = [*doubtful, *findings, *single_examples(task)]
     findings += similar_classes(task, decision.confusion)
-    status = status if options.unknown else status_of(task, decision, options.reject, None, rows)
     label_next = _label_next(task, rows, fitted.model, decision, status, options.n_next, model)
     mapped = np.union1d(*(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled)))
     mapped_features = fitted.model.features(rows.take(mapped)).numpy()
@@ -172,28 +173,29 @@ def label_rows(
 
 
 def _estimate(
-    task: Items, rows: Rows, fitted: Fitted, counts: np.ndarray, status: np.ndarray
+    task: Items, rows: Rows, fitted: Fitted, counts: np.ndarray, n_unknown: int
 ) -> tuple[AccuracyEstimate | None, str]:
-    """The accuracy, from a sample of the unlabelled items, or why it cannot be known; neither if there are none."""
+    """The accuracy, from a sample of the unlabelled items, or why it cannot be known; neither if there are none.
+
+    counts: (N,) labelled items of each class. n_unknown: how many of the unlabelled items resemble no class."""
     unlabelled = np.flatnonzero(~task.is_labelled)
     if not len(unlabelled):
         return None, ""
     if len(task.class_names) == 1:
         return None, "there is only one class: examples of something else would show how well it is recognised"
-    strange = int((status[unlabelled] == STATUSES.index("unknown")).sum())
-    if strange > _UNLIKE * len(unlabelled):
+    if n_unknown > _UNLIKE * len(unlabelled):
         return None, (
-            f"{strange:,} of {len(unlabelled):,} unlabelled items are unlike all labelled ones: label some of "
+            f"{n_unknown:,} of {len(unlabelled):,} unlabelled items are unlike all labelled ones: label some of "
             "these, so that the labelled items are like the others"
         )
     logits = fitted.model.logits(rows.take(sample_of(unlabelled, _JUDGED)))
-    unlike = strange / len(unlabelled)
+    unlike = n_unknown / len(unlabelled)
     estimate = estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts, unlike)
     if estimate.high - estimate.low > _TOO_WIDE:
         if unlike > 0.1:
             return None, (
-                f"{strange:,} of {len(unlabelled):,} unlabelled items resemble no class, and others like them may have "
-                "a label: label some of these, or add the classes that they belong to"
+                f"{n_unknown:,} of {len(unlabelled):,} unlabelled items resemble no class, and others like them may "
+                "have a label: label some of these, or add the classes that they belong to"
             )
         return None, (
             f"it may be anything from {estimate.low:.0%} to {estimate.high:.0%}: too few labels could be hidden to "
