@@ -118,6 +118,8 @@ def test_many_groups_are_summed_up():
     assert len(found) == 21
     assert found[-1].text == "10 more groups of items, 20 in all, are the same file"
     assert len(found[-1].items) == 20
+    one_more = duplicates(task, np.minimum(np.repeat(np.arange(30), 2), 20), None)
+    assert one_more[-1].text == "1 more group of items, 20 in all, are the same file"
 
 
 def test_classes_with_one_label_are_named():

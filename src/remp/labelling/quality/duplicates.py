@@ -142,8 +142,9 @@ def duplicate_findings(task: Items, found: Duplicates, most: int | None = MOST) 
             text = f"{listed([task.names[item] for item in group], MOST_NAMES)} {relation}{conflict}"
             findings.append(Finding(kind, text, tuple(group.tolist()), tuple(classes)))
         if most is not None and len(groups) > most:
-            rest = np.concatenate(groups[most:])
-            text = f"{len(groups) - most:,} more groups of items, {len(rest):,} in all, {relation}"
+            n_more, rest = len(groups) - most, np.concatenate(groups[most:])
+            more = "1 more group of items" if n_more == 1 else f"{n_more:,} more groups of items"
+            text = f"{more}, {len(rest):,} in all, {relation}"
             findings.append(Finding(kind, text, tuple(rest.tolist())))
     return findings
 
