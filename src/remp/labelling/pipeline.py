@@ -37,9 +37,10 @@ _JUDGED, _MAPPED = 20_000, 2000
 # Labelled items that candidates for labelling are compared with.
 _MOST_LABELLED = 4000
 # The accuracy is not estimated if more than this share of the unlabelled items resembles no class.
-_UNLIKE = 0.3
-# An interval wider than this says nothing: then no number is stated.
-_TOO_WIDE = 0.5
+_MOST_UNKNOWN = 0.3
+# An interval wider than this says nothing: then no number is stated. If more than this share of the unlabelled items
+# resembles no class, that is given as the reason.
+_TOO_WIDE, _MANY_UNKNOWN = 0.5, 0.1
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,13 @@ def label_rows(
 ) -> Labelling | None:
     """Label all items of `task` from their features, and say how good that is.
 
-    rows: n rows, as the items of the task. options: those about pictures play no part here. content_hashes: (n,), equal
-    for equal files; picture_hashes: (n,) uint64, of few different bits for pictures that look the same. With a shard,
-    every process passes over its rows, and the first has the outcome; the others get None. model: what was learned
-    before; then no item has a label, and nothing is learned from them. fitted: what `fit_rows` makes of these labels
-    and rows, if that is known.
+    rows: (n, d), of the items of the task. options: those about pictures play no part here.
+    content_hashes: (n,), equal for equal files. picture_hashes: (n,) uint64, with few different bits for pictures that
+        look the same.
+    shard: this process's share of the rows, if others pass over the rest; the first returns the labelling, the others
+        None.
+    model: what was learned before; then the task has no labels, and nothing is learned from its items.
+    fitted: what `fit_rows` makes of these labels and rows, if that is known.
     """
     shard, n_classes, started = shard or shard_of(rows), len(task.class_names), time.perf_counter()
     if model:
@@ -183,7 +186,7 @@ def _estimate(
         return None, ""
     if len(task.class_names) == 1:
         return None, "there is only one class: examples of something else would show how well it is recognised"
-    if n_unknown > _UNLIKE * len(unlabelled):
+    if n_unknown > _MOST_UNKNOWN * len(unlabelled):
         return None, (
             f"{n_unknown:,} of {len(unlabelled):,} unlabelled items are unlike all labelled ones: label some of "
             "these, so that the labelled items are like the others"
@@ -192,7 +195,7 @@ def _estimate(
     unlike = n_unknown / len(unlabelled)
     estimate = estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts, unlike)
     if estimate.high - estimate.low > _TOO_WIDE:
-        if unlike > 0.1:
+        if unlike > _MANY_UNKNOWN:
             return None, (
                 f"{n_unknown:,} of {len(unlabelled):,} unlabelled items resemble no class, and others like them may "
                 "have a label: label some of these, or add the classes that they belong to"
@@ -213,7 +216,8 @@ def _label_next(
     n_next: int,
     learned: Learned | None,
 ) -> tuple[Advice, ...]:
-    """Advice among a sample of the unlabelled items that resemble a class."""
+    """Advice about which to label of the unlabelled items that resemble a class, or of a sample of them. learned: as
+    `model` of `label_rows`."""
     if n_next == 0:
         return ()
     free = (status != STATUSES.index("given")) & (status != STATUSES.index("unknown"))
