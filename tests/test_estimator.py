@@ -299,6 +299,8 @@ def test_settings_that_cannot_be_used_are_refused():
         ReMPClassifier(feature_transform="mirror").fit(X, y)
     with pytest.raises(ConfigError, match="tolerance is -1"):
         ReMPClassifier(tolerance=-1).fit(X, y)
+    with pytest.raises(ConfigError, match=r"tolerance is '0\.1'; needed a share"):
+        ReMPClassifier(tolerance="0.1").fit(X, y)
     for layers in (1.5, "3", np.float64(2)):
         with pytest.raises(ConfigError, match=r"layers is .*; needed a whole number"):
             ReMPClassifier(layers=layers).fit(X, y)

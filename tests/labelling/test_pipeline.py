@@ -17,6 +17,7 @@ from remp.labelling.tasks import Items
 from remp.propagation.adaptive import Adaptive
 from remp.propagation.fit import Learned, fit_rows
 from remp.rectification import Rectification
+from remp.rectification.propagate import Propagation
 from remp.rows import ArrayRows
 
 GIVEN, LABELLED, UNCERTAIN, UNKNOWN = range(4)
@@ -30,6 +31,7 @@ ARRAYS = ["labels", "best", "runner_up", "probability", "margin", "status", "bef
         ({"n_next": 2.5}, "n_next is 2.5; needed a whole number"),
         ({"class_folders": "move"}, "class_folders is 'move'; choose from: copy, link"),
         ({"class_folders": True}, "class_folders is True; choose from: copy, link"),
+        ({"unknown": "no"}, "unknown is 'no'; needed True or False"),
         ({"backbone": None}, "backbone is None; needed the name of one"),
         ({"propagation": Rectification()}, r"propagation is Rectification\(.*; needed remp.Adaptive\(\) or"),
     ],
@@ -44,6 +46,15 @@ def test_layers_are_a_whole_number():
     for layers in (2.5, "3", -1):
         with pytest.raises(ConfigError, match=f"layers is {layers!r}; needed a whole number"):
             Adaptive(layers=layers)
+
+
+def test_settings_of_the_rule_are_of_their_kind():
+    with pytest.raises(ConfigError, match="balanced is 'no'; needed True or False"):
+        Adaptive(balanced="no")
+    for rule in (Adaptive, Propagation):
+        with pytest.raises(ConfigError, match="transform is None; needed parts of 'power"):
+            rule(transform=None)
+    assert Adaptive(balanced=np.bool_(True)).balanced
 
 
 def task_of(labels, n_classes=2):

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import fields, replace
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -331,8 +331,9 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
 
     def _settings(self) -> Adaptive | Propagation:
         check_choice("rule", self.rule, Rule)
-        if not self.tolerance >= 0:
-            raise ConfigError(f"tolerance is {self.tolerance}; needed a share of the prototypes' norm, 0 or more")
+        tolerance: Any = self.tolerance  # of any kind, as long as nobody has looked
+        if not (isinstance(tolerance, Real) and float(tolerance) >= 0):
+            raise ConfigError(f"tolerance is {tolerance!r}; needed a share of the prototypes' norm, 0 or more")
         if not isinstance(self.feature_transform, str):
             raise ConfigError(
                 f"feature_transform is {self.feature_transform!r}; needed parts of 'power+l2+centre', or 'none'"

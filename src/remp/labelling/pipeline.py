@@ -84,11 +84,14 @@ class LabelOptions:
     def __post_init__(self) -> None:
         reject: Any = self.reject  # of any kind, as long as nobody has looked
         n_next: Any = self.n_next
+        unknown: Any = self.unknown
         backbone: Any = self.backbone
         if reject is not None and not (isinstance(reject, Real) and 0 <= float(reject) <= 1):
             raise ConfigError(f"reject is {reject!r}; needed a probability: 0 … 1")
         if not isinstance(n_next, Integral) or int(n_next) < 0:
             raise ConfigError(f"n_next is {n_next!r}; needed a whole number, 0 or more")
+        if not isinstance(unknown, bool | np.bool_):
+            raise ConfigError(f"unknown is {unknown!r}; needed True or False")
         if self.class_folders is not None:
             check_choice("class_folders", self.class_folders, Way)
         if not isinstance(backbone, str | Embedder):

@@ -91,9 +91,12 @@ class Adaptive(TransformOfRows):
 
     def __post_init__(self) -> None:
         self._check_transform()
-        layers: Any = self.layers
+        layers: Any = self.layers  # of any kind, as long as nobody has looked
+        balanced: Any = self.balanced
         if not isinstance(layers, Integral) or int(layers) < 0:
             raise ConfigError(f"layers is {layers!r}; needed a whole number, 0 (logistic regression alone) or more")
+        if not isinstance(balanced, bool | np.bool_):
+            raise ConfigError(f"balanced is {balanced!r}; needed True or False")
 
 
 class EvidenceWeights(NamedTuple):

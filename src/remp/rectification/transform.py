@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,6 +91,9 @@ class TransformOfRows:
         return FeatureTransform.parse(self.transform)
 
     def _check_transform(self) -> None:
+        transform: Any = self.transform  # of any kind, as long as nobody has looked
+        if not isinstance(transform, str):
+            raise ConfigError(f"transform is {transform!r}; needed parts of 'power+l2+centre', or 'none'")
         if self.parts.mirror or self.parts.zoom:
             raise ConfigError(f"transform is {self.transform!r}, but rows are not images: leave mirror and zoom out")
 
