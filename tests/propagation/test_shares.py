@@ -7,7 +7,7 @@ import torch
 from clustered_rows import clustered_task
 from remp.propagation.adaptive import Adaptive
 from remp.propagation.fit import fit_rows
-from remp.propagation.shares import log_shares
+from remp.propagation.shares import equalised, log_shares
 from remp.rows import ArrayRows
 
 
@@ -56,6 +56,50 @@ def test_folds_that_contradict_each_other_leave_equal_shares():
     folds = torch.stack([logits, logits.flip(-1), logits.roll(1, -1)])
     assert log_shares(logits, folds).tolist() == [0, 0, 0]
     assert log_shares(torch.zeros(10, 3), torch.zeros(2, 10, 3)).tolist() == [0, 0, 0]  # nobody prefers any
+
+
+def naive_equalised(logits, shares, n_shot):
+    """With the offsets that give every class the same mass, found class by class."""
+    m, n = logits.shape
+    offsets = np.zeros(n)
+    for _ in range(30):
+        attention = [np.exp(row + offsets) / np.exp(row + offsets).sum() for row in logits]
+        offsets = offsets - np.log(np.mean(attention, 0) * n)
+    offsets -= offsets.mean()
+    preference = np.std(offsets, ddof=1) / np.mean([np.std(row) for row in logits])
+    by_chance = m / (m + 4 * n) / (1 + (preference / (0.45 / n_shot**0.15)) ** 8)
+    return by_chance * offsets + (1 - by_chance) * shares
+
+
+@pytest.mark.parametrize(("sizes", "n_shot"), [([20, 20], 1), ([20, 20, 20], 5), ([30, 9], 2), ([30, 0, 0, 30], 1)])
+def test_equal_sizes_are_the_formula_written_out(sizes, n_shot):
+    random = np.random.default_rng(sum(sizes))
+    truth = np.repeat(np.arange(len(sizes)), sizes)
+    logits = 3 * np.eye(len(sizes))[truth] + random.normal(size=(len(truth), len(sizes)))
+    shares = random.normal(size=len(sizes))
+    found = equalised(torch.from_numpy(logits), torch.from_numpy(shares), n_shot).numpy()
+    np.testing.assert_allclose(found, naive_equalised(logits, shares, n_shot), atol=1e-9)
+
+
+def test_small_preferences_of_classes_of_equal_size_go_and_large_ones_stay():
+    random, truth = np.random.default_rng(0), np.repeat(np.arange(4), 500)
+    preference = np.array([0.4, 0.0, -0.4, 0.0])
+    logits = torch.from_numpy(4 * np.eye(4)[truth] + random.normal(size=(2000, 4)) + preference)
+    shares = equalised(logits, torch.zeros(4, dtype=torch.float64), 1).numpy()
+    np.testing.assert_allclose(shares, -preference, atol=0.1)
+    rare = logits[truth != 1]  # a class has no rows at all
+    assert equalised(rare, torch.zeros(4, dtype=torch.float64), 1).abs().max() < 0.1
+
+
+def test_classes_of_equal_size_are_labelled_as_well_as_if_that_were_known():
+    right = {True: [], False: []}
+    for seed in range(6):
+        task, rows, truth = clustered_task(seed, n_classes=6, n_shot=1, n_unlabelled=50, noise=2.0)
+        free = task.labels < 0
+        for balanced in right:
+            model = fit_rows(ArrayRows(rows), task.labels, 6, Adaptive(balanced=balanced)).model
+            right[balanced].append((model.logits(torch.from_numpy(rows)).argmax(1).numpy() == truth)[free].mean())
+    assert np.mean(right[False]) > np.mean(right[True]) - 0.01
 
 
 def test_weak_features_of_equal_classes_get_nearly_equal_shares_and_absent_classes_small_ones():

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from remp.errors import DataError
-from remp.propagation import sample_of_each_class
+from remp.propagation import sample_of, sample_of_each_class
 from remp.propagation.adaptive import Adapted, Adaptive, EvidenceWeights
 from remp.propagation.calibration import Calibration, calibrate, weigh_evidence
-from remp.propagation.held_out import HeldOut, Likeness, Others, fit_likeness, hold_out, learn
-from remp.propagation.shares import log_shares
+from remp.propagation.held_out import MOST_CLASSES, HeldOut, Likeness, fit_likeness, hold_out, learn
+from remp.propagation.shares import equalised, log_shares
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
@@ -22,6 +22,9 @@ from remp.rows.dataset import join
 
 _DEFAULTS = Adaptive()
 _MOST_EXAMPLES = 10_000  # labelled rows that are kept, as many as the rule looks at
+# Unlabelled rows from which is found whether the classes are of equal size: the larger of 1000 and 50 per class, but
+# never more than the last.
+_ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ def fit_rows(
             held_out = held_out.weighed(model.evidence)
     calibration = calibrate(model, held_out, np.bincount(labels[labels >= 0], minlength=n_classes))
     calibration = replace(calibration, weights=_as_in_first(torch.from_numpy(calibration.weights), shard).numpy())
-    if held_out.others and isinstance(model, Adapted):
-        shares = held_out.covered * _shares(model, held_out.others, calibration.best, rows)
+    if isinstance(model, Adapted):
+        shares = _shares(model, held_out, calibration.best, rows, labels)
         model = replace(model, log_shares=_as_in_first(shares, shard))
         held_out = replace(held_out, others=None)  # large, too
     likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
@@ -97,11 +100,21 @@ def _as_in_first(numbers: Tensor, shard: Shard) -> Tensor:
     return shard.sum(torch.zeros_like(numbers) if shard.rank else numbers)
 
 
-def _shares(model: Adapted, others: Others, sharpness: float, rows: Rows) -> Tensor:
-    """What the shares of the classes add to the model's logits (N,), as far as all folds agree on them. sharpness: that
-    of the calibration, since shares are found from probabilities."""
-    scores = model.scores(rows.take(others.items)).double()
-    return log_shares(sharpness * scores, sharpness * others.scores(model.evidence).double()) / sharpness
+def _shares(model: Adapted, held_out: HeldOut, sharpness: float, rows: Rows, labels: np.ndarray) -> Tensor:
+    """What the shares of the classes add to the model's logits (N,): as far as all folds agree on them if labels could
+    be hidden, else as the layers found them; then equalised. sharpness: that of the calibration, since shares are found
+    from probabilities."""
+    shares, n_classes, others = model.log_shares, len(model.prototypes), held_out.others
+    if others:
+        scores = model.scores(rows.take(others.items)).double()
+        shares = log_shares(sharpness * scores, sharpness * others.scores(model.evidence).double()) / sharpness
+        shares = held_out.covered * shares
+    unlabelled = np.flatnonzero(labels < 0)
+    if not model.settings.layers or model.settings.balanced or not len(unlabelled) or not 1 < n_classes <= MOST_CLASSES:
+        return shares
+    some = sample_of(unlabelled, min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS))
+    n_shot = float(1 / (1 / np.bincount(labels[labels >= 0], minlength=n_classes)).mean())
+    return equalised(sharpness * model.scores(rows.take(some)).double(), sharpness * shares, n_shot) / sharpness
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ _ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 _MOST_LABELLED = 10_000
 # Unlabelled rows that every fold scores, too, to see how far the folds agree: the larger of 500 and 10 per class, but
 # never more than 1000; with more than 400 classes, none.
-_OTHERS, _OTHERS_PER_CLASS, _MOST_OTHERS, _MOST_CLASSES = 500, 10, 1000, 400
+_OTHERS, _OTHERS_PER_CLASS, _MOST_OTHERS, MOST_CLASSES = 500, 10, 1000, 400
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _others(model: Adapted | Propagated, unlabelled: np.ndarray, n_folds: int) -
     n_classes = len(model.prototypes)
     if not isinstance(model, Adapted) or model.settings.balanced or not model.settings.layers:
         return None
-    if n_folds < 2 or not 1 < n_classes <= _MOST_CLASSES or not len(unlabelled):
+    if n_folds < 2 or not 1 < n_classes <= MOST_CLASSES or not len(unlabelled):
         return None
     chosen = sample_of(unlabelled, min(max(_OTHERS, _OTHERS_PER_CLASS * n_classes), _MOST_OTHERS))
     return Others(chosen, *torch.zeros(3, n_folds, len(chosen), n_classes))

@@ -6,6 +6,9 @@ labels prefers some classes by chance, and EM makes more of that in each step. W
 others: shares that change when labels are hidden are mostly chance. So the logarithms of the shares are multiplied with
 the part of their variance that is not chance, as James and Stein shrink means towards each other; the jackknife tells
 how much is chance, from how the shares change without the labels of each fold.
+
+Classes of about equal size look unequal for the same reason. Where the preferences are no larger than such labels cause
+by chance, the classes count as equal, and what the classifier prefers is subtracted.
 """
 
 import torch
@@ -16,6 +19,11 @@ from torch import Tensor
 _EQUAL, _STEPS, _CAUTION = 0.1, 60, 2.0
 # With so many unlabelled rows, their shares count half.
 _FEW = 5.0
+# What a classifier prefers counts half as chance if its standard deviation between classes is 0.45 / K^0.15 of that of
+# a row's logits, for K labels of each class; it falls with the 8th power of that. Steps in which it is found.
+_BY_CHANCE, _FALLS, _POWER, _STEPS_TO_EQUAL = 0.45, 0.15, 8, 30
+# With so many unlabelled rows of each class, it is trusted half: their own numbers differ by chance, too.
+_FEW_OF_A_CLASS = 4.0
 
 
 def log_shares(logits: Tensor, of_folds: Tensor) -> Tensor:
@@ -30,6 +38,24 @@ def log_shares(logits: Tensor, of_folds: Tensor) -> Tensor:
     variance = found.square().sum() / (n_classes - 1)
     agreed = (1 - _CAUTION * by_chance / variance.clamp(min=1e-12)).clamp(min=0)
     return found * agreed * trust_in(logits.shape[0])
+
+
+def equalised(logits: Tensor, log_shares: Tensor, n_shot: float) -> Tensor:
+    """The logarithms of the shares (N,), or, where classes seem to be of equal size, what makes them so.
+
+    logits: (m, N) of unlabelled rows, calibrated, as if all classes had equal shares. log_shares: (N,) as estimated.
+    n_shot: labels of each class, the harmonic mean over classes.
+    """
+    n_rows, n_classes = logits.shape
+    against = torch.zeros(n_classes, dtype=logits.dtype)  # what is subtracted of the preferences, as logits
+    for _ in range(_STEPS_TO_EQUAL):
+        masses = torch.softmax(logits + against, -1).sum(0)
+        against = against - torch.log(masses.clamp(min=1e-12) * n_classes / n_rows)
+    against = against - against.mean()
+    preference = float(against.std() / logits.std(1, correction=0).mean().clamp(min=1e-12))
+    by_chance = 1 / (1 + (preference * n_shot**_FALLS / _BY_CHANCE) ** _POWER)
+    by_chance *= n_rows / (n_rows + _FEW_OF_A_CLASS * n_classes)
+    return log_shares + by_chance * (against - log_shares)
 
 
 def trust_in(n_rows: float) -> float:
