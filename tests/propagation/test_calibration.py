@@ -16,7 +16,7 @@ from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
 FIVE = np.full(5, 5)  # labels of each class
-FALL = 1.9 - 0.34 * np.log(5 / 2)  # for five classes that are there
+CENTRE, FALL = -0.15, 1.8 - 0.85 * np.log(5 / 2)  # of the typical sharpness with five classes that are there
 FOUR_TO_FIVE = np.exp(FALL * (1 / np.sqrt(4) - 1 / np.sqrt(5)))  # how much more logits are worth with the fifth label
 EYE = ArrayRows(np.eye(5, dtype=np.float32))
 MODEL = adapt(EYE, np.arange(5), 5)
@@ -153,7 +153,7 @@ def test_without_held_out_labels_more_labels_a_class_are_trusted_more():
 
 @pytest.mark.parametrize("n_shot", [1, 4, 25])
 def test_the_prior_is_two_measured_normal_distributions_of_the_logarithm_around_the_typical_one(n_shot):
-    prior, typical = calibrate(MODEL, drawn(0, 1.0), np.full(5, n_shot)), np.log(0.9) - FALL / n_shot**0.5
+    prior, typical = calibrate(MODEL, drawn(0, 1.0), np.full(5, n_shot)), np.log(0.9) + CENTRE - FALL / n_shot**0.5
     assert np.log(prior.best) == pytest.approx(typical, abs=0.01)
     centres = np.log(prior.sharpness) - typical
     expected = 0.9 * norm.pdf(centres, 0.06, 0.45) + 0.1 * norm.pdf(centres, -2, 1)
@@ -193,15 +193,20 @@ def test_the_prior_of_the_papers_rule_falls_with_one_over_the_labels_of_a_class(
 
 
 def test_the_centres_of_the_priors_are_the_measured_ones():
-    """-(1.9 - 0.34 log(N / 2)) / √K, and 0.1 - 0.8 / K for the paper's rule: results/tries/robustness.md and
-    label_quality.md. Classes that are not there do not count, and of many ten."""
+    """-0.15 - (1.8 - 0.85 log(N / 2) + 0.65 log(N / C)) / √K with C of N classes there, as five classes from there on,
+    and 0.1 - 0.8 / K for the paper's rule: results/tries/robustness.md and label_quality.md."""
     paper = propagate(EYE, np.arange(5), 5, Propagation(scale=10.0))
-    assert calibration.typical_sharpness(MODEL, np.ones(5)) == pytest.approx(-FALL)
-    assert calibration.typical_sharpness(MODEL, np.full(5, 4)) == pytest.approx(-FALL / 2)
-    two_there = replace(MODEL, log_shares=torch.tensor([0, 0, -99, -99, -99.0]))
-    assert calibration.typical_sharpness(two_there, np.ones(5)) == pytest.approx(-1.9)
-    for model, n in ((replace(MODEL, log_shares=torch.zeros(n)), n) for n in (10, 100)):
-        assert calibration.typical_sharpness(model, np.ones(n)) == pytest.approx(-1.9 + 0.34 * np.log(5))
+    assert calibration.typical_sharpness(MODEL, np.ones(5)) == pytest.approx(CENTRE - FALL)
+    assert calibration.typical_sharpness(MODEL, np.full(5, 4)) == pytest.approx(CENTRE - FALL / 2)
+    two_there = torch.tensor([0, 0, -99, -99, -99.0])
+    absent = calibration.typical_sharpness(replace(MODEL, log_shares=two_there), np.ones(5))
+    assert absent == pytest.approx(CENTRE - FALL - 0.65 * np.log(5 / 2))
+    known = replace(MODEL, log_shares=two_there, settings=Adaptive(balanced=True))
+    assert calibration.typical_sharpness(known, np.ones(5)) == pytest.approx(CENTRE - FALL)
+    two = adapt(ArrayRows(np.eye(2, dtype=np.float32)), np.arange(2), 2)
+    assert calibration.typical_sharpness(two, np.ones(2)) == pytest.approx(CENTRE - 1.8)
+    many = adapt(ArrayRows(np.eye(20, dtype=np.float32)), np.arange(20), 20)
+    assert calibration.typical_sharpness(many, np.ones(20)) == pytest.approx(CENTRE - FALL)
     assert calibration.typical_sharpness(adapt(EYE, np.arange(5), 5, Adaptive(layers=0)), np.ones(5)) == 0.5
     assert calibration.typical_sharpness(paper, np.ones(5)) == pytest.approx(-0.7)
     assert calibration.typical_sharpness(paper, np.full(5, 2)) == pytest.approx(-0.3)

