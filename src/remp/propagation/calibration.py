@@ -18,9 +18,9 @@ from remp.rectification.propagate import Propagated
 
 # "Sharpness" is the inverse temperature. Its logarithms that are considered, less the typical one.
 _GRID = np.linspace(-5, 3, 161)
-# The logarithm of the typical sharpness: -0.15 - (1.8 - 0.85 log(min(N, 5) / 2) + 0.65 log(N / C)) / √K, for K labels of
-# a class (the mean over classes) and N classes, of which C are there: the fewer labels, the less the logits are worth.
-# Measured on validation data: results/tries/robustness.md.
+# The logarithm of the typical sharpness: -0.15 - (1.8 - 0.85 log(min(N, 5) / 2) + 0.65 log(N / C)) / √K, for K labels
+# of a class (the mean over classes) and N classes, of which C are there: the fewer labels, the less the logits are
+# worth. Measured on validation data: results/tries/robustness.md.
 _CENTRE, _FALL, _RISE, _MOST_CLASSES, _ABSENT = -0.15, 1.8, 0.85, 5, 0.65
 # The same for the regression alone, without layers, for any number of labels.
 _ALONE = 0.5
@@ -118,7 +118,8 @@ def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
     if isinstance(model, Adapted):
         if not model.settings.layers:
             return _ALONE
-        n_classes = n_there = len(model.prototypes)
+        n_classes = len(model.prototypes)
+        n_there = float(n_classes)
         if not model.settings.balanced:
             shares = torch.softmax(model.log_shares, 0)
             n_there = float(
