@@ -18,10 +18,10 @@ from remp.rectification.propagate import Propagated
 
 # "Sharpness" is the inverse temperature. Its logarithms that are considered, less the typical one.
 _GRID = np.linspace(-5, 3, 161)
-# The logarithm of the typical sharpness: -0.15 - (1.8 - 0.85 log(min(N, 5) / 2) + 0.65 log(N / C)) / √K, for K labels
-# of a class (the mean over classes) and N classes, of which C are there: the fewer labels, the less the logits are
-# worth. Measured on validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _RISE, _MOST_CLASSES, _ABSENT = -0.15, 1.8, 0.85, 5, 0.65
+# The logarithm of the typical sharpness: -0.22 - (1.94 - 0.76 log(min(N, 5) / 2)) / √K + 0.49 e, for K labels of a class
+# (the mean over classes) and N classes that are of equal size with certainty e: the fewer labels, the less the logits
+# are worth. Measured on validation data: results/tries/robustness.md.
+_CENTRE, _FALL, _RISE, _MOST_CLASSES, _EQUAL = -0.22, 1.94, 0.76, 5, 0.49
 # The same for the regression alone, without layers, for any number of labels.
 _ALONE = 0.5
 # The same for the paper's rule: 0.1 - 0.8 / K, for similarities of scale 10 (results/tries/label_quality.md).
@@ -63,15 +63,17 @@ class Calibration:
         return torch.softmax(logits.double() * self.best, dim=-1)
 
 
-def calibrate(model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray) -> Calibration:
+def calibrate(
+    model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray, certainty: float = 0.0
+) -> Calibration:
     """The posterior of the temperature; the prior where nothing could be held out.
 
-    counts: (N,) labelled rows of each class.
+    counts: (N,) labelled rows of each class. certainty: 0 … 1, that the classes are of equal size.
     """
-    typical = typical_sharpness(model, counts)
+    typical = typical_sharpness(model, counts, certainty)
     logs = typical + _GRID
     # Held-out rows were scored with the labels of one fold less, at which logits are worth less.
-    fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)))
+    fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)), certainty)
     scores = held_out.scores.double()
     sharpness = np.exp(logs + fewer - typical)
     likelihood = np.array([float(_log_probabilities(scores * value, held_out.labels).sum()) for value in sharpness])
@@ -113,20 +115,14 @@ def weigh_evidence(held_out: HeldOut) -> EvidenceWeights:
     return EvidenceWeights(*(weights * (weights >= _NONE)).tolist())
 
 
-def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray) -> float:
-    """The logarithm of the sharpness that fits most tasks with so many labels of each class (N,)."""
+def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray, certainty: float = 0.0) -> float:
+    """The logarithm of the sharpness that fits most tasks with so many labels of each class (N,), which are of equal
+    size with this certainty."""
     if isinstance(model, Adapted):
         if not model.settings.layers:
             return _ALONE
-        n_classes = len(model.prototypes)
-        n_there = float(n_classes)
-        if not model.settings.balanced:
-            shares = torch.softmax(model.log_shares, 0)
-            n_there = float(
-                torch.special.entr(shares).sum().exp()
-            )  # N if shares are equal, 1 if one class has all rows
-        fall = _FALL - _RISE * np.log(min(n_classes, _MOST_CLASSES) / 2) + _ABSENT * np.log(n_classes / n_there)
-        return _CENTRE - float(fall * np.mean(1 / np.sqrt(counts)))
+        fall = _FALL - _RISE * np.log(min(len(model.prototypes), _MOST_CLASSES) / 2)
+        return _CENTRE - float(fall * np.mean(1 / np.sqrt(counts))) + _EQUAL * certainty
     return _PAPER_CENTRE - _PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
 
 

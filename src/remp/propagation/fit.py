@@ -12,9 +12,9 @@ from torch import Tensor
 from remp.errors import DataError
 from remp.propagation import sample_of, sample_of_each_class
 from remp.propagation.adaptive import Adapted, Adaptive, EvidenceWeights
-from remp.propagation.calibration import Calibration, calibrate, weigh_evidence
+from remp.propagation.calibration import Calibration, calibrate, typical_sharpness, weigh_evidence
 from remp.propagation.held_out import MOST_CLASSES, HeldOut, Likeness, fit_likeness, hold_out, learn
-from remp.propagation.shares import equalised, log_shares
+from remp.propagation.shares import Equality, equality_of, log_shares
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.transform import FeatureTransform, fit_transform
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
@@ -70,7 +70,7 @@ def fit_rows(
     """Learn the classes of all rows, and from hidden labels how sure the model can be.
 
     In this order: the model; what it says of labels that are hidden; by these labels how much each kind of evidence
-    counts, and the temperature; by both the shares of the classes. The paper's rule is left as it was asked for: of it,
+    counts; whether the classes are of equal size; the temperature; by all of these the shares of the classes. The paper's rule is left as it was asked for: of it,
     only the temperature is found.
 
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: who passes over the rows; by default as
@@ -85,10 +85,13 @@ def fit_rows(
             weights = torch.tensor(weigh_evidence(held_out), dtype=torch.float64)
             model = replace(model, evidence=EvidenceWeights(*_as_in_first(weights, shard).tolist()))
             held_out = held_out.weighed(model.evidence)
-    calibration = calibrate(model, held_out, np.bincount(labels[labels >= 0], minlength=n_classes))
+    counts = np.bincount(labels[labels >= 0], minlength=n_classes)
+    equality = _equality(model, rows, labels, counts, shard)
+    calibration = calibrate(model, held_out, counts, equality.certainty)
     calibration = replace(calibration, weights=_as_in_first(torch.from_numpy(calibration.weights), shard).numpy())
-    if isinstance(model, Adapted):
-        shares = _shares(model, held_out, calibration.best, rows, labels)
+    if isinstance(model, Adapted) and not model.settings.balanced:
+        shares = _shares(model, held_out, calibration.best, rows)
+        shares = shares + equality.certainty * (equality.offsets - shares)
         model = replace(model, log_shares=_as_in_first(shares, shard))
         held_out = replace(held_out, others=None)  # large, too
     likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
@@ -100,21 +103,40 @@ def _as_in_first(numbers: Tensor, shard: Shard) -> Tensor:
     return shard.sum(torch.zeros_like(numbers) if shard.rank else numbers)
 
 
-def _shares(model: Adapted, held_out: HeldOut, sharpness: float, rows: Rows, labels: np.ndarray) -> Tensor:
-    """What the shares of the classes add to the model's logits (N,): as far as all folds agree on them if labels could
-    be hidden, else as the layers found them; then equalised. sharpness: that of the calibration, since shares are found
-    from probabilities."""
-    shares, n_classes, others = model.log_shares, len(model.prototypes), held_out.others
-    if others:
-        scores = model.scores(rows.take(others.items)).double()
-        shares = log_shares(sharpness * scores, sharpness * others.scores(model.evidence).double()) / sharpness
-        shares = held_out.covered * shares
-    unlabelled = np.flatnonzero(labels < 0)
-    if not model.settings.layers or model.settings.balanced or not len(unlabelled) or not 1 < n_classes <= MOST_CLASSES:
-        return shares
+def _equality(
+    model: Adapted | Propagated, rows: Rows, labels: np.ndarray, counts: np.ndarray, shard: Shard
+) -> Equality:
+    """Whether the classes are of equal size among the unlabelled rows; the offsets are for the model's own logits.
+
+    Certain if the settings say so, and not looked at by the paper's rule, without layers or unlabelled rows, and with
+    very many classes. counts: (N,) labelled rows of each class.
+    """
+    n_classes, unlabelled = len(counts), np.flatnonzero(labels < 0)
+    nothing = torch.zeros(n_classes, dtype=torch.float64)
+    if not isinstance(model, Adapted) or not model.settings.layers:
+        return Equality(nothing, 0.0)
+    if model.settings.balanced:
+        return Equality(nothing, 1.0)
+    if not len(unlabelled) or not 1 < n_classes <= MOST_CLASSES:
+        return Equality(nothing, 0.0)
     some = sample_of(unlabelled, min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS))
-    n_shot = float(1 / (1 / np.bincount(labels[labels >= 0], minlength=n_classes)).mean())
-    return equalised(sharpness * model.scores(rows.take(some)).double(), sharpness * shares, n_shot) / sharpness
+    sharpness = float(np.exp(typical_sharpness(model, counts)))
+    logits = sharpness * model.scores(rows.take(some)).double()
+    offsets, certainty = equality_of(logits, n_shot=float(1 / (1 / counts).mean()))
+    *offsets, certainty = _as_in_first(torch.tensor([*(offsets / sharpness), certainty]), shard).tolist()
+    return Equality(torch.tensor(offsets, dtype=torch.float64), certainty)
+
+
+def _shares(model: Adapted, held_out: HeldOut, sharpness: float, rows: Rows) -> Tensor:
+    """What the shares of the classes add to the model's logits (N,): as far as all folds agree on them if labels could
+    be hidden, else as the layers found them. sharpness: that of the calibration, since shares are found from
+    probabilities."""
+    others = held_out.others
+    if not others:
+        return model.log_shares
+    scores = model.scores(rows.take(others.items)).double()
+    found = log_shares(sharpness * scores, sharpness * others.scores(model.evidence).double())
+    return held_out.covered * found / sharpness
 
 
 @dataclass(frozen=True)

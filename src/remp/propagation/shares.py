@@ -11,6 +11,8 @@ Classes of about equal size look unequal for the same reason. Where the preferen
 by chance, the classes count as equal, and what the classifier prefers is subtracted.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -40,22 +42,26 @@ def log_shares(logits: Tensor, of_folds: Tensor) -> Tensor:
     return found * agreed * trust_in(logits.shape[0])
 
 
-def equalised(logits: Tensor, log_shares: Tensor, n_shot: float) -> Tensor:
-    """The logarithms of the shares (N,), or, where classes seem to be of equal size, what makes them so.
+class Equality(NamedTuple):
+    """Whether the classes are of about equal size. offsets: (N,) what must be added to the logits so that all classes
+    get as many rows; their mean is 0. certainty: 0 … 1, how far such offsets are no more than chance."""
 
-    logits: (m, N) of unlabelled rows, calibrated, as if all classes had equal shares. log_shares: (N,) as estimated.
-    n_shot: labels of each class, the harmonic mean over classes.
-    """
+    offsets: Tensor
+    certainty: float
+
+
+def equality_of(logits: Tensor, n_shot: float) -> Equality:
+    """logits: (m, N) of unlabelled rows, about calibrated, as if all classes had equal shares; m at least 1, N at least
+    2. n_shot: labels of each class, the harmonic mean over classes."""
     n_rows, n_classes = logits.shape
-    against = torch.zeros(n_classes, dtype=logits.dtype)  # what is subtracted of the preferences, as logits
+    offsets = torch.zeros(n_classes, dtype=logits.dtype)
     for _ in range(_STEPS_TO_EQUAL):
-        masses = torch.softmax(logits + against, -1).sum(0)
-        against = against - torch.log(masses.clamp(min=1e-12) * n_classes / n_rows)
-    against = against - against.mean()
-    preference = float(against.std() / logits.std(1, correction=0).mean().clamp(min=1e-12))
+        masses = torch.softmax(logits + offsets, -1).sum(0)
+        offsets = offsets - torch.log(masses.clamp(min=1e-12) * n_classes / n_rows)
+    offsets = offsets - offsets.mean()
+    preference = float(offsets.std() / logits.std(1, correction=0).mean().clamp(min=1e-12))
     by_chance = 1 / (1 + (preference * n_shot**_FALLS / _BY_CHANCE) ** _POWER)
-    by_chance *= n_rows / (n_rows + _FEW_OF_A_CLASS * n_classes)
-    return log_shares + by_chance * (against - log_shares)
+    return Equality(offsets, by_chance * n_rows / (n_rows + _FEW_OF_A_CLASS * n_classes))
 
 
 def trust_in(n_rows: float) -> float:
