@@ -18,25 +18,25 @@ from remp.rectification.propagate import Propagated
 
 # "Sharpness" is the inverse temperature. Its logarithms that are considered, less the typical one.
 _GRID = np.linspace(-5, 3, 161)
-# The logarithm of the typical sharpness: -0.22 - (1.94 - 0.76 log(min(N, 5) / 2)) / √K + 0.49 e, for K labels of a class
-# (the mean over classes) and N classes that are of equal size with certainty e: the fewer labels, the less the logits
+# The logarithm of the typical sharpness: -0.46 - (1.75 - 0.59 log(min(N, 5) / 2)) / √K + 0.56 e, for K labels of each
+# of N classes (the mean over these) that are of equal size with certainty e: the fewer labels, the less the logits
 # are worth. Measured on validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _RISE, _MOST_CLASSES, _EQUAL = -0.22, 1.94, 0.76, 5, 0.49
+_CENTRE, _FALL, _RISE, _MOST_CLASSES, _EQUAL = -0.46, 1.75, 0.59, 5, 0.56
 # The same for the regression alone, without layers, for any number of labels.
-_ALONE = 0.5
-# The same for the paper's rule: 0.1 - 0.8 / K, for similarities of scale 10 (results/tries/label_quality.md).
-_PAPER_CENTRE, _PAPER_FALL, _PAPER_SCALE = 0.1, 0.8, 10.0
+_ALONE = 0.4
+# The same for the paper's rule: -0.8 / K, for similarities of scale 10 (results/tries/label_quality.md).
+_PAPER_FALL, _PAPER_SCALE = 0.8, 10.0
+# What is subtracted if labelled rows are easier than others, times how much easier they are.
+_EASY = 2.25
 # The prior over the grid, whose median is the typical value: share, mean and standard deviation of two normal parts. In
 # one collection of ten the features hardly tell the classes apart, however clear the clusters are that they form.
 _PRIOR = ((0.9, 0.06, 0.45), (0.1, -2.0, 1.0))
 # What the logarithm of the likelihood is multiplied with: rows that were held out share what the others taught, so that
 # each tells less than an independent one.
 _WEIGHT = 0.5
-# The share of given labels that may be wrong: such a label says nothing of the temperature.
-_WRONG = 0.08
-# What the sharpness is multiplied with in the end: new rows are less sure than held-out ones, which had a part in the
-# centre that is subtracted from all.
-_SHRINK = 0.9
+# Shares of given labels that may be wrong, each as probable: such a label says nothing of the temperature. And the one
+# that is reckoned with while evidence is weighed.
+_WRONG, _USUALLY_WRONG = (0.005, 0.02, 0.05, 0.08, 0.12, 0.16, 0.2), 0.08
 # The range of the logarithm of the sharpness while evidence is weighed.
 _SHARPNESSES = (-3.0, 3.0)
 # Evidence is weighed if there are 2 held-out labels for each class; more than 2000 in all tell nothing new. A weight w
@@ -64,23 +64,30 @@ class Calibration:
 
 
 def calibrate(
-    model: Adapted | Propagated, held_out: HeldOut, counts: np.ndarray, certainty: float = 0.0
+    model: Adapted | Propagated,
+    held_out: HeldOut,
+    counts: np.ndarray,
+    *,
+    certainty: float = 0.0,
+    ease: float = 0.0,
 ) -> Calibration:
     """The posterior of the temperature; the prior where nothing could be held out.
 
-    counts: (N,) labelled rows of each class. certainty: 0 … 1, that the classes are of equal size.
+    counts: (N,) labelled rows of each class. certainty: 0 … 1, that the classes are of equal size. ease: how much
+    easier labelled rows are than others, by `ease_of`.
     """
     typical = typical_sharpness(model, counts, certainty)
-    logs = typical + _GRID
     # Held-out rows were scored with the labels of one fold less, at which logits are worth less.
     fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)), certainty)
     scores = held_out.scores.double()
-    sharpness = np.exp(logs + fewer - typical)
-    likelihood = np.array([float(_log_probabilities(scores * value, held_out.labels).sum()) for value in sharpness])
+    likelihood = np.array(
+        [_log_likelihoods(scores * value, held_out.labels) for value in np.exp(fewer + _GRID)]
+    )  # of each temperature and share of wrong labels
+    likelihood = np.logaddexp.reduce(_WEIGHT * held_out.covered * likelihood, axis=1)
     prior = sum(share / width * np.exp(-((_GRID - mean) ** 2) / (2 * width**2)) for share, mean, width in _PRIOR)
-    log_posterior = _WEIGHT * held_out.covered * likelihood + np.log(prior)
+    log_posterior = likelihood + np.log(prior)
     weights = np.exp(log_posterior - log_posterior.max())
-    return Calibration(_SHRINK * np.exp(logs), weights / weights.sum())
+    return Calibration(np.exp(typical + _GRID - _EASY * ease), weights / weights.sum())
 
 
 def weigh_evidence(held_out: HeldOut) -> EvidenceWeights:
@@ -101,7 +108,8 @@ def weigh_evidence(held_out: HeldOut) -> EvidenceWeights:
     def loss(numbers: np.ndarray) -> tuple[float, np.ndarray]:
         values = torch.tensor(numbers, requires_grad=True)
         sharpness, weights = values[0].exp(), values[1:]
-        unlikely = -_log_probabilities(sharpness * torch.tensordot(weights, kinds, 1), labels).sum()
+        own = _of_labels(sharpness * torch.tensordot(weights, kinds, 1), labels)
+        unlikely = -_log_of_given(own, n_classes, _USUALLY_WRONG)
         total = _WEIGHT * unlikely + _STAY * (weights - 1).square().sum()
         total.backward()
         return total.item(), values.grad.numpy()  # type: ignore[union-attr]
@@ -123,10 +131,21 @@ def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray, certainty
             return _ALONE
         fall = _FALL - _RISE * np.log(min(len(model.prototypes), _MOST_CLASSES) / 2)
         return _CENTRE - float(fall * np.mean(1 / np.sqrt(counts))) + _EQUAL * certainty
-    return _PAPER_CENTRE - _PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
+    return -_PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
 
 
-def _log_probabilities(logits: Tensor, labels: np.ndarray) -> Tensor:
-    """(m,) logarithm of the probability of each label, a few of which may be wrong."""
-    own = torch.softmax(logits, dim=-1).gather(1, torch.from_numpy(labels).long()[:, None])[:, 0]
-    return torch.log((1 - _WRONG) * own + _WRONG / logits.shape[1])
+def _log_likelihoods(logits: Tensor, labels: np.ndarray) -> list[float]:
+    """The logarithm of the probability of all labels (m,), for each share of wrong ones."""
+    own = _of_labels(logits, labels)
+    return [float(_log_of_given(own, logits.shape[1], wrong)) for wrong in _WRONG]
+
+
+def _of_labels(logits: Tensor, labels: np.ndarray) -> Tensor:
+    """Logits (m, N) -> the probability of each label (m,)."""
+    return torch.softmax(logits, dim=-1).gather(1, torch.from_numpy(labels).long()[:, None])[:, 0]
+
+
+def _log_of_given(own: Tensor, n_classes: int, wrong: float) -> Tensor:
+    """The logarithm of the probability that labels are given which are right with probability own (m,), if this share
+    of all is drawn at random instead."""
+    return torch.log((1 - wrong) * own + wrong / n_classes).sum()

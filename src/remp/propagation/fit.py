@@ -13,7 +13,7 @@ from remp.errors import DataError
 from remp.propagation import sample_of, sample_of_each_class
 from remp.propagation.adaptive import Adapted, Adaptive, EvidenceWeights
 from remp.propagation.calibration import Calibration, calibrate, typical_sharpness, weigh_evidence
-from remp.propagation.held_out import MOST_CLASSES, HeldOut, Likeness, fit_likeness, hold_out, learn
+from remp.propagation.held_out import MOST_CLASSES, HeldOut, Likeness, ease_of, fit_likeness, hold_out, learn
 from remp.propagation.shares import Equality, equality_of, log_shares
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rectification.transform import FeatureTransform, fit_transform
@@ -22,8 +22,8 @@ from remp.rows.dataset import join
 
 _DEFAULTS = Adaptive()
 _MOST_EXAMPLES = 10_000  # labelled rows that are kept, as many as the rule looks at
-# Unlabelled rows from which is found whether the classes are of equal size: the larger of 1000 and 50 per class, but
-# never more than the last.
+# Unlabelled rows from which is found whether the classes are of equal size, and the labelled rows easier than others:
+# the larger of 1000 and 50 per class, but never more than the last.
 _ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 
 
@@ -70,7 +70,8 @@ def fit_rows(
     """Learn the classes of all rows, and from hidden labels how sure the model can be.
 
     In this order: the model; what it says of labels that are hidden; by these labels how much each kind of evidence
-    counts; whether the classes are of equal size; the temperature; by all of these the shares of the classes. The paper's rule is left as it was asked for: of it,
+    counts; whether the classes are of equal size, and the labels easy ones; the temperature; by all of these the shares
+    of the classes. The paper's rule is left as it was asked for: of it,
     only the temperature is found.
 
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: who passes over the rows; by default as
@@ -86,15 +87,17 @@ def fit_rows(
             model = replace(model, evidence=EvidenceWeights(*_as_in_first(weights, shard).tolist()))
             held_out = held_out.weighed(model.evidence)
     counts = np.bincount(labels[labels >= 0], minlength=n_classes)
-    equality = _equality(model, rows, labels, counts, shard)
-    calibration = calibrate(model, held_out, counts, equality.certainty)
+    likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
+    some = rows.take(sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS)))
+    equality = _equality(model, some, counts, shard)
+    ease = ease_of(held_out.resemblance, likeness(some).numpy())
+    calibration = calibrate(model, held_out, counts, certainty=equality.certainty, ease=ease)
     calibration = replace(calibration, weights=_as_in_first(torch.from_numpy(calibration.weights), shard).numpy())
     if isinstance(model, Adapted) and not model.settings.balanced:
         shares = _shares(model, held_out, calibration.best, rows)
         shares = shares + equality.certainty * (equality.offsets - shares)
         model = replace(model, log_shares=_as_in_first(shares, shard))
         held_out = replace(held_out, others=None)  # large, too
-    likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
     return Fitted(model, held_out, calibration, likeness)
 
 
@@ -103,28 +106,25 @@ def _as_in_first(numbers: Tensor, shard: Shard) -> Tensor:
     return shard.sum(torch.zeros_like(numbers) if shard.rank else numbers)
 
 
-def _equality(
-    model: Adapted | Propagated, rows: Rows, labels: np.ndarray, counts: np.ndarray, shard: Shard
-) -> Equality:
-    """Whether the classes are of equal size among the unlabelled rows; the offsets are for the model's own logits.
+def _equality(model: Adapted | Propagated, rows: Tensor, counts: np.ndarray, shard: Shard) -> Equality:
+    """Whether the classes are of equal size among the unlabelled rows, of which these (m, d) are a sample; the offsets
+    are for the model's own logits.
 
     Certain if the settings say so, and not looked at by the paper's rule, without layers or unlabelled rows, and with
     very many classes. counts: (N,) labelled rows of each class.
     """
-    n_classes, unlabelled = len(counts), np.flatnonzero(labels < 0)
+    n_classes = len(counts)
     nothing = torch.zeros(n_classes, dtype=torch.float64)
     if not isinstance(model, Adapted) or not model.settings.layers:
         return Equality(nothing, 0.0)
     if model.settings.balanced:
         return Equality(nothing, 1.0)
-    if not len(unlabelled) or not 1 < n_classes <= MOST_CLASSES:
+    if not len(rows) or not 1 < n_classes <= MOST_CLASSES:
         return Equality(nothing, 0.0)
-    some = sample_of(unlabelled, min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS))
     sharpness = float(np.exp(typical_sharpness(model, counts)))
-    logits = sharpness * model.scores(rows.take(some)).double()
-    offsets, certainty = equality_of(logits, n_shot=float(1 / (1 / counts).mean()))
-    *offsets, certainty = _as_in_first(torch.tensor([*(offsets / sharpness), certainty]), shard).tolist()
-    return Equality(torch.tensor(offsets, dtype=torch.float64), certainty)
+    offsets, certainty = equality_of(sharpness * model.scores(rows).double(), n_shot=float(1 / (1 / counts).mean()))
+    found = _as_in_first(torch.cat([offsets / sharpness, torch.tensor([certainty])]), shard)
+    return Equality(found[:-1], float(found[-1]))
 
 
 def _shares(model: Adapted, held_out: HeldOut, sharpness: float, rows: Rows) -> Tensor:

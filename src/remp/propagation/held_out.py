@@ -23,6 +23,8 @@ MOST_FOLDS = 5
 _ITEMS, _ITEMS_PER_CLASS, _MOST_ITEMS = 1000, 50, 20_000
 # Labelled rows that a fold learns from: more would take long, and tell little more.
 _MOST_LABELLED = 10_000
+# Fewer held-out rows are not compared with the unlabelled ones.
+_LEAST_COMPARED = 4
 # Unlabelled rows that every fold scores, too, to see how far the folds agree: the larger of 500 and 10 per class, but
 # never more than 1000; with more than 400 classes, none.
 _OTHERS, _OTHERS_PER_CLASS, _MOST_OTHERS, MOST_CLASSES = 500, 10, 1000, 400
@@ -116,6 +118,20 @@ class HeldOut:
     def weighed(self, evidence: EvidenceWeights) -> "HeldOut":
         """The same with scores in which each kind of evidence counts as much as this."""
         return replace(self, scores=evidence.weigh(self.plain, self.graph, self.scores - self.plain - self.graph))
+
+
+def ease_of(held_out: np.ndarray, unlabelled: np.ndarray) -> float:
+    """How much more the labelled rows resemble their classes than others do, as when people label typical examples.
+
+    held_out: (m,) resemblance of held-out rows; unlabelled: (k,) of unlabelled ones. The probability that one of the
+    former has the larger value (Mann and Whitney, 1947), less 0.5 and what is likely by chance: 0 … 0.5, and 0 of few.
+    """
+    m, k = len(held_out), len(unlabelled)
+    if m < _LEAST_COMPARED or not k:
+        return 0.0
+    ordered = np.sort(unlabelled)
+    below = (np.searchsorted(ordered, held_out, "left") + np.searchsorted(ordered, held_out, "right")) / 2
+    return max(0.0, float(below.mean() / k - 0.5 - np.sqrt((m + k + 1) / (12 * m * k))))
 
 
 def learn(
