@@ -131,14 +131,23 @@ def status_of(decision: Decision, is_labelled: np.ndarray, is_unknown: np.ndarra
 
 def find_unknown(decision: Decision, fitted: Fitted, rows: Rows, labels: np.ndarray) -> np.ndarray:
     """(n,) bool: which unlabelled items resemble no class. labels: (n,), -1 for unlabelled."""
-    held_out, is_free = fitted.held_out, labels < 0
+    of_held_out, of_items, below = familiarities(decision, fitted, rows, labels)
+    is_free = labels < 0
+    return is_free & (of_items < least_familiar(of_held_out, of_items[is_free], below))
+
+
+def familiarities(
+    decision: Decision, fitted: Fitted, rows: Rows, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """How familiar the held-out items (m,) and all items (n,) are, and the share of the former below the limit."""
+    held_out = fitted.held_out
     top_score = held_out.plain.amax(-1).numpy()
     spreads = spreads_of(held_out.resemblance, top_score)
     of_held_out = familiarity(held_out.resemblance, top_score, spreads)
-    of_items, below = familiarity(decision.resemblance, decision.top_score, spreads), _BELOW
+    of_items = familiarity(decision.resemblance, decision.top_score, spreads)
     if (nearby := _with_neighbours(fitted, rows, labels, of_held_out, of_items)) is not None:
-        (of_held_out, of_items), below = nearby, _BELOW_WITH_NEIGHBOURS
-    return is_free & (of_items < least_familiar(of_held_out, of_items[is_free], below))
+        return *nearby, _BELOW_WITH_NEIGHBOURS
+    return of_held_out, of_items, _BELOW
 
 
 def _with_neighbours(

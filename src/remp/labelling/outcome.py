@@ -60,8 +60,8 @@ class Finding:
     Parameters
     ----------
     kind : str
-        "hardly better than guessing", "unrecognised class", "suspicious label", "exact duplicates", "near duplicates",
-        "single example" or "similar classes".
+        "hardly better than guessing", "unrecognised class", "suspicious label", "easy examples", "exact duplicates",
+        "near duplicates", "single example" or "similar classes".
     text : str
         A sentence about it.
     items : tuple of int
@@ -83,6 +83,7 @@ class Finding:
         "hardly better than guessing",
         "unrecognised class",
         "suspicious label",
+        "easy examples",
         "exact duplicates",
         "near duplicates",
         "single example",

@@ -17,6 +17,7 @@ from remp.labelling.output.class_folders import Way
 from remp.labelling.quality.duplicates import duplicates
 from remp.labelling.quality.estimate import estimate_accuracy
 from remp.labelling.quality.findings import (
+    easy_examples,
     guessed_labels,
     similar_classes,
     single_examples,
@@ -146,7 +147,8 @@ def label_rows(
             *unrecognised_classes(task, held_out),
             *suspicious_labels(task, held_out, fitted.calibration),
         ]
-        findings = [*doubtful, *findings, *single_examples(task)]
+        easy = easy_examples(held_out, decision.resemblance[~task.is_labelled])
+        findings = [*doubtful, *easy, *findings, *single_examples(task)]
     findings += similar_classes(task, decision.confusion)
     label_next = _label_next(task, rows, fitted.model, decision, status, options.n_next, model)
     mapped = np.union1d(*(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled)))

@@ -36,7 +36,7 @@ _PRIOR = ((0.9, 0.06, 0.45), (0.1, -2.0, 1.0))
 _WEIGHT = 0.5
 # Shares of given labels that may be wrong, each as probable: such a label says nothing of the temperature. And the one
 # that is reckoned with while evidence is weighed.
-_WRONG, _USUALLY_WRONG = (0.005, 0.02, 0.05, 0.08, 0.12, 0.16, 0.2), 0.08
+WRONG_SHARES, _USUALLY_WRONG = (0.005, 0.02, 0.05, 0.08, 0.12, 0.16, 0.2), 0.08
 # The range of the logarithm of the sharpness while evidence is weighed.
 _SHARPNESSES = (-3.0, 3.0)
 # Evidence is weighed if there are 2 held-out labels for each class; more than 2000 in all tell nothing new. A weight w
@@ -137,7 +137,7 @@ def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray, certainty
 def _log_likelihoods(logits: Tensor, labels: np.ndarray) -> list[float]:
     """The logarithm of the probability of all labels (m,), for each share of wrong ones."""
     own = _of_labels(logits, labels)
-    return [float(_log_of_given(own, logits.shape[1], wrong)) for wrong in _WRONG]
+    return [float(_log_of_given(own, logits.shape[1], wrong)) for wrong in WRONG_SHARES]
 
 
 def _of_labels(logits: Tensor, labels: np.ndarray) -> Tensor:

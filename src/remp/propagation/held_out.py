@@ -120,18 +120,18 @@ class HeldOut:
         return replace(self, scores=evidence.weigh(self.plain, self.graph, self.scores - self.plain - self.graph))
 
 
-def ease_of(held_out: np.ndarray, unlabelled: np.ndarray) -> float:
+def ease_of(held_out: np.ndarray, unlabelled: np.ndarray, errors: float = 1.0) -> float:
     """How much more the labelled rows resemble their classes than others do, as when people label typical examples.
 
     held_out: (m,) resemblance of held-out rows; unlabelled: (k,) of unlabelled ones. The probability that one of the
-    former has the larger value (Mann and Whitney, 1947), less 0.5 and what is likely by chance: 0 … 0.5, and 0 of few.
+    former has the larger value (Mann and Whitney, 1947), less 0.5 and so many standard errors: 0 … 0.5, and 0 of few.
     """
     m, k = len(held_out), len(unlabelled)
     if m < _LEAST_COMPARED or not k:
         return 0.0
     ordered = np.sort(unlabelled)
     below = (np.searchsorted(ordered, held_out, "left") + np.searchsorted(ordered, held_out, "right")) / 2
-    return max(0.0, float(below.mean() / k - 0.5 - np.sqrt((m + k + 1) / (12 * m * k))))
+    return max(0.0, float(below.mean() / k - 0.5 - errors * np.sqrt((m + k + 1) / (12 * m * k))))
 
 
 def learn(

@@ -1,12 +1,12 @@
-"""What a user should look at before trusting the labels: doubtful labels, thin classes, classes alike; duplicates are
-in a file of their own."""
+"""What a user should look at before trusting the labels: doubtful or easy labels, thin classes, classes alike;
+duplicates are in a file of their own."""
 
 import numpy as np
 
 from remp.labelling.outcome import Finding
 from remp.labelling.tasks import Items
-from remp.propagation.calibration import Calibration
-from remp.propagation.held_out import HeldOut
+from remp.propagation.calibration import WRONG_SHARES, Calibration
+from remp.propagation.held_out import HeldOut, ease_of
 from remp.rectification.similarity import cosine
 from remp.untrusted import listed
 
@@ -14,43 +14,44 @@ from remp.untrusted import listed
 MOST, MOST_NAMES = 20, 5
 # Suspicious labels that are told.
 _MOST_SUSPICIOUS = 200
-# The share of right labels that may be suspected, if the probabilities are right.
-_FALSE_ALARMS = 0.035
+# A label is suspicious if it is wrong with more than this probability: results/tries/robustness.md.
+LEAST_WRONG = 0.25
 # Hidden labels are guessed if so large a share of guesses would have as many right, among so many labels or more.
 _AS_GUESSED, _LEAST_HIDDEN = 0.05, 8
+# Labelled items are told to be easy ones if they are so by more than this, as of `ease_of` with 2 standard errors.
+_CLEARLY_EASY, _ERRORS = 0.05, 2.0
 # Two classes are alike if more than this share of their items is expected to get the label of the other.
 _MIXED = 0.15
 
 
 def suspicious_labels(task: Items, held_out: HeldOut, calibration: Calibration) -> list[Finding]:
-    """Labelled items that would be of another class without their label, by odds that few right labels have against
-    them; the worst first, with the nearest other example of either class. Where a whole class is not recognised, that
-    says nothing against a single label."""
+    """Labelled items that would be of another class without their label, and whose label is probably wrong; the worst
+    first, with the nearest other example of either class. Where a whole class is not recognised, that says nothing
+    against a single label."""
     if not len(held_out) or held_out.scores.shape[1] == 1:
         return []
     probabilities = calibration.probabilities(held_out.scores).numpy()
-    odds = odds_against(probabilities)
-    own = odds[np.arange(len(held_out)), held_out.labels]
+    wrong = wrong_probabilities(probabilities, held_out.labels)
     is_known = ~np.isin(held_out.labels, _unrecognised(held_out))
-    doubtful = np.flatnonzero((own > least_odds(probabilities, odds, _FALSE_ALARMS)) & is_known)
-    doubtful = doubtful[np.argsort(-own[doubtful], kind="stable")][:_MOST_SUSPICIOUS]
+    doubtful = np.flatnonzero((wrong > LEAST_WRONG) & is_known)
+    doubtful = doubtful[np.argsort(-wrong[doubtful], kind="stable")][:_MOST_SUSPICIOUS]
     return [_suspicion(task, held_out, int(i), probabilities[i]) for i in doubtful]
 
 
-def odds_against(probabilities: np.ndarray) -> np.ndarray:
-    """(m, N) logarithm of the largest probability of another class over that of each class."""
-    logs = np.log(np.maximum(probabilities, 1e-300))
-    best, second = np.sort(logs, axis=1)[:, [-1, -2]].T[:, :, None]
-    return np.where(np.arange(logs.shape[1]) == logs.argmax(1)[:, None], second, best) - logs
+def wrong_probabilities(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """How probably each label (m,) is wrong, by the probabilities (m, N) of the classes while it was hidden; 0 if it is
+    of the likeliest class.
 
-
-def least_odds(probabilities: np.ndarray, odds: np.ndarray, share: float) -> float:
-    """The odds that this share of right labels has against it or more, were labels drawn by the probabilities; no
-    label is doubtful while its own class is the likeliest, so at least 0."""
-    order = np.argsort(-odds, axis=None, kind="stable")
-    reached = np.cumsum(probabilities.ravel()[order]) / len(probabilities)
-    place = min(int(np.searchsorted(reached, share)), len(order) - 1)
-    return max(0.0, float(odds.ravel()[order[place]]))
+    A share of the labels is taken to be given at random, and the others by the probabilities. How large that share is
+    follows from all labels together: where nearly all are predicted, a single one that is not is hardly suspected.
+    """
+    n_classes, shares = probabilities.shape[1], np.array(WRONG_SHARES)
+    own = probabilities[np.arange(len(labels)), labels]
+    likelihood = np.log((1 - shares) * own[:, None] + shares / n_classes).sum(0)
+    weights = np.exp(likelihood - likelihood.max())
+    share = weights @ shares / weights.sum()
+    at_random = share / n_classes / (share / n_classes + (1 - share) * own)
+    return np.where(probabilities.argmax(1) == labels, 0.0, at_random)
 
 
 def _suspicion(task: Items, held_out: HeldOut, place: int, probabilities: np.ndarray) -> Finding:
@@ -87,6 +88,18 @@ def guessed_labels(held_out: HeldOut) -> list[Finding]:
         "labels are right, label more items, or try other features"
     )
     return [Finding("hardly better than guessing", text)]
+
+
+def easy_examples(held_out: HeldOut, resemblance: np.ndarray) -> list[Finding]:
+    """One finding if the labelled items resemble their classes clearly more than the others do, (k,) as of Likeness."""
+    if ease_of(held_out.resemblance, resemblance, _ERRORS) <= _CLEARLY_EASY:
+        return []
+    text = (
+        f"a labelled item resembles its class more than {0.5 + ease_of(held_out.resemblance, resemblance, 0.0):.0%} of "
+        "the others do; if labelled items were like the others, that would be half of them. The probabilities are "
+        "lowered for that. Label some items that are not typical, too"
+    )
+    return [Finding("easy examples", text)]
 
 
 def unrecognised_classes(task: Items, held_out: HeldOut) -> list[Finding]:

@@ -19,6 +19,7 @@ FINDING_TITLES = {
     "hardly better than guessing": "Classes that the features hardly tell apart",
     "unrecognised class": "Classes that are not recognised",
     "suspicious label": "Labels that may be wrong",
+    "easy examples": "Labels of typical items only",
     "exact duplicates": "Exact duplicates",
     "near duplicates": "Near duplicates",
     "single example": "Classes with a single example",

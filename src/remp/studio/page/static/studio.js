@@ -773,6 +773,7 @@ function mending(finding) {
   // What mends a finding: [words, what to do]
   const [first, second] = finding.classes;
   if (finding.kind === "suspicious label") return [`Make it ${first}`, () => giveClass(first, finding.items)];
+  if (finding.kind === "easy examples") return ["Look at the unsure", () => visit("unsure")];
   if (finding.kind === "similar classes") return [`Merge ${second} into ${first}`, () => act({ do: "merge", class: second, into: first }, `${second} merged into ${first}`)];
   if (finding.kind.endsWith("duplicates")) {
     const name = first ?? [...new Set(finding.items.map((item) => className(finalClass(item))).filter(Boolean))][0];
