@@ -1,12 +1,15 @@
 """Labelled items are scored without their own label."""
 
 import numpy as np
+import pytest
 import torch
 
 from clustered_rows import clustered_task
 from remp.propagation import held_out as module
 from remp.propagation.adaptive import adapt
-from remp.propagation.held_out import fold_numbers, hold_out
+from remp.propagation.calibration import calibrate
+from remp.propagation.fit import fit_rows
+from remp.propagation.held_out import ease_of, fold_numbers, hold_out
 from remp.rectification.propagate import Propagation, propagate
 from remp.rows import ArrayRows
 
@@ -72,3 +75,37 @@ def test_very_many_labels_are_looked_at_in_part_and_no_fold_hides_a_whole_class(
     held = hold_out(adapt(rows, labels, 30), rows, labels)
     assert np.bincount(held.labels).tolist() == [2] * 30
     assert (held.scores.argmax(1).numpy() == held.labels).mean() > 0.9
+
+
+@pytest.mark.parametrize(("m", "k"), [(4, 1), (7, 30), (40, 11)])
+def test_ease_counts_the_pairs_in_which_a_labelled_row_resembles_its_class_more(m, k):
+    random = np.random.default_rng(m)
+    labelled, others = random.integers(0, 9, m) + 4.0, random.integers(0, 9, k) + 0.0  # with ties
+    wins = sum(1.0 if one > other else 0.5 if one == other else 0.0 for one in labelled for other in others)
+    expected = wins / (m * k) - 0.5 - np.sqrt((m + k + 1) / 12 / m / k)
+    assert expected > 0
+    assert ease_of(labelled, others) == pytest.approx(expected)
+
+
+def test_rows_that_are_harder_or_few_are_not_called_easy():
+    assert ease_of(np.zeros(20), np.ones(20)) == 0
+    assert ease_of(np.ones(3), np.zeros(20)) == 0
+    assert ease_of(np.ones(20), np.zeros(0)) == 0
+
+
+def test_labels_of_typical_rows_make_the_answers_careful():
+    random = np.random.default_rng(0)
+    classes = np.arange(600) % 3
+    noise = random.normal(size=(600, 20)) * np.where(np.arange(600) < 60, 0.5, 1.5)[:, None]
+    rows = (2 * np.eye(20)[classes] + noise + 3).astype(np.float32)
+    sharpness = []
+    for shown in (np.arange(60), np.arange(100, 160)):  # typical rows, and any of the others
+        labels = np.full(600, -1)
+        labels[shown] = classes[shown]
+        fitted = fit_rows(ArrayRows(rows), labels, 3)
+        ease = ease_of(fitted.held_out.resemblance, fitted.likeness(torch.from_numpy(rows[labels < 0])).numpy())
+        plain = calibrate(fitted.model, fitted.held_out, np.full(3, 20))
+        sharpness.append((ease, np.log(fitted.calibration.sharpness[0] / plain.sharpness[0])))
+    (ease, lower), (none, _) = sharpness
+    assert ease > 0.2 > 0.05 > none
+    assert lower < -2.25 * ease + 0.56  # of which 0.56 at most is for classes of equal size

@@ -7,7 +7,7 @@ import torch
 from clustered_rows import clustered_task
 from remp.propagation.adaptive import Adaptive
 from remp.propagation.fit import fit_rows
-from remp.propagation.shares import equalised, log_shares
+from remp.propagation.shares import equality_of, log_shares
 from remp.rows import ArrayRows
 
 
@@ -58,8 +58,8 @@ def test_folds_that_contradict_each_other_leave_equal_shares():
     assert log_shares(torch.zeros(10, 3), torch.zeros(2, 10, 3)).tolist() == [0, 0, 0]  # nobody prefers any
 
 
-def naive_equalised(logits, shares, n_shot):
-    """With the offsets that give every class the same mass, found class by class."""
+def naive_equality(logits, n_shot):
+    """The offsets that give every class the same mass, found class by class, and how far they are chance."""
     m, n = logits.shape
     offsets = np.zeros(n)
     for _ in range(30):
@@ -67,8 +67,7 @@ def naive_equalised(logits, shares, n_shot):
         offsets = offsets - np.log(np.mean(attention, 0) * n)
     offsets -= offsets.mean()
     preference = np.std(offsets, ddof=1) / np.mean([np.std(row) for row in logits])
-    by_chance = m / (m + 4 * n) / (1 + (preference / (0.45 / n_shot**0.15)) ** 8)
-    return by_chance * offsets + (1 - by_chance) * shares
+    return offsets, m / (m + 4 * n) / (1 + (preference / (0.45 / n_shot**0.15)) ** 8)
 
 
 @pytest.mark.parametrize(("sizes", "n_shot"), [([20, 20], 1), ([20, 20, 20], 5), ([30, 9], 2), ([30, 0, 0, 30], 1)])
@@ -76,19 +75,20 @@ def test_equal_sizes_are_the_formula_written_out(sizes, n_shot):
     random = np.random.default_rng(sum(sizes))
     truth = np.repeat(np.arange(len(sizes)), sizes)
     logits = 3 * np.eye(len(sizes))[truth] + random.normal(size=(len(truth), len(sizes)))
-    shares = random.normal(size=len(sizes))
-    found = equalised(torch.from_numpy(logits), torch.from_numpy(shares), n_shot).numpy()
-    np.testing.assert_allclose(found, naive_equalised(logits, shares, n_shot), atol=1e-9)
+    offsets, certainty = equality_of(torch.from_numpy(logits), n_shot)
+    expected = naive_equality(logits, n_shot)
+    np.testing.assert_allclose(offsets.numpy(), expected[0], atol=1e-9)
+    assert certainty == pytest.approx(expected[1])
 
 
-def test_small_preferences_of_classes_of_equal_size_go_and_large_ones_stay():
+def test_small_preferences_count_as_chance_and_a_class_without_rows_does_not():
     random, truth = np.random.default_rng(0), np.repeat(np.arange(4), 500)
     preference = np.array([0.4, 0.0, -0.4, 0.0])
     logits = torch.from_numpy(4 * np.eye(4)[truth] + random.normal(size=(2000, 4)) + preference)
-    shares = equalised(logits, torch.zeros(4, dtype=torch.float64), 1).numpy()
-    np.testing.assert_allclose(shares, -preference, atol=0.1)
-    rare = logits[truth != 1]  # a class has no rows at all
-    assert equalised(rare, torch.zeros(4, dtype=torch.float64), 1).abs().max() < 0.1
+    offsets, certainty = equality_of(logits, 1)
+    np.testing.assert_allclose(offsets, -preference, atol=0.1)
+    assert certainty > 0.95
+    assert equality_of(logits[truth != 1], 1).certainty < 0.05
 
 
 def test_classes_of_equal_size_are_labelled_as_well_as_if_that_were_known():

@@ -7,7 +7,14 @@ import torch
 from clustered_rows import clustered_task
 from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.duplicates import confirmed_groups, duplicates
-from remp.labelling.quality.findings import guessed_labels, similar_classes, single_examples, unrecognised_classes
+from remp.labelling.quality.findings import (
+    easy_examples,
+    guessed_labels,
+    similar_classes,
+    single_examples,
+    unrecognised_classes,
+    wrong_probabilities,
+)
 from remp.labelling.tasks import Items
 from remp.propagation.held_out import HeldOut
 from remp.rows import ArrayRows
@@ -36,6 +43,43 @@ def test_right_labels_of_a_hard_task_are_seldom_suspected():
         for task, rows, _ in (clustered_task(seed, n_shot=5, noise=2.0) for seed in range(10))
     ]
     assert sum(counts) <= 4  # of 200 labels
+
+
+def test_how_probably_a_label_is_wrong_is_bayes_rule_written_out():
+    random = np.random.default_rng(0)
+    probabilities, labels = random.dirichlet([0.3] * 4, 12), random.integers(0, 4, 12)
+    shares = [0.005, 0.02, 0.05, 0.08, 0.12, 0.16, 0.2]
+    weights = []
+    for share in shares:
+        weights.append(1.0)
+        for row, label in zip(probabilities, labels, strict=True):
+            weights[-1] *= (1 - share) * row[label] + share / 4
+    share = sum(a * b for a, b in zip(weights, shares, strict=True)) / sum(weights)
+    for row, label, found in zip(probabilities, labels, wrong_probabilities(probabilities, labels), strict=True):
+        by_bayes = share / 4 / (share / 4 + (1 - share) * row[label])
+        assert found == pytest.approx(0.0 if row.argmax() == label else by_bayes)
+
+
+def test_a_label_is_suspected_sooner_where_many_are_not_predicted():
+    sure, unsure = [0.96, 0.04], [0.04, 0.96]
+    few, many = (np.array([sure] * (100 - n) + [unsure] * n) for n in (1, 12))
+    of_few, of_many = (wrong_probabilities(one, np.zeros(100, int)) for one in (few, many))
+    assert of_few[0] == of_many[0] == 0
+    assert 0.05 < of_few[-1] < 0.25 < 0.5 < of_many[-1]
+
+
+def test_labels_of_typical_items_are_told_and_those_of_any_items_are_not():
+    random = np.random.default_rng(0)
+    others, typical = random.normal(size=500), random.normal(size=60) + 0.8
+
+    def held_out(resemblance):
+        empty = torch.zeros(60, 2)
+        return HeldOut(np.arange(60), np.zeros(60, int), empty, empty, empty, resemblance, empty)
+
+    (finding,) = easy_examples(held_out(typical), others)
+    above = np.mean(typical[:, None] > others)
+    assert finding.text.startswith(f"a labelled item resembles its class more than {above:.0%} of the others do")
+    assert easy_examples(held_out(others[:60]), others[60:]) == []
 
 
 def test_a_rare_class_that_is_not_recognised_is_told_instead_of_its_labels():
