@@ -20,6 +20,7 @@ from remp.labelling.quality.findings import (
     easy_examples,
     guessed_labels,
     similar_classes,
+    similar_names,
     single_examples,
     suspicious_labels,
     unrecognised_classes,
@@ -148,7 +149,7 @@ def label_rows(
             *suspicious_labels(task, held_out, fitted.calibration),
         ]
         easy = easy_examples(held_out, decision.resemblance[~task.is_labelled])
-        findings = [*doubtful, *easy, *findings, *single_examples(task)]
+        findings = [*doubtful, *easy, *findings, *single_examples(task), *similar_names(task)]
     findings += similar_classes(task, decision.confusion)
     label_next = _label_next(task, rows, fitted.model, decision, status, options.n_next, model)
     mapped = np.union1d(*(sample_of(np.flatnonzero(part), _MAPPED) for part in (task.is_labelled, ~task.is_labelled)))

@@ -11,6 +11,7 @@ from remp.labelling.quality.findings import (
     easy_examples,
     guessed_labels,
     similar_classes,
+    similar_names,
     single_examples,
     unrecognised_classes,
     wrong_probabilities,
@@ -174,6 +175,22 @@ def test_classes_with_one_label_are_named():
     assert finding.text.startswith("2 classes ('cat', 'dog') have one labelled item")
     assert finding.items == (0, 1)
     assert single_examples(small_task([0, 0, 1, 1])) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "pairs"),
+    [
+        (("cat", "dog", "Cat"), [("cat", "Cat")]),
+        (("big-cat", "Big cat", "big_cat", "bigcats"), [("big-cat", "Big cat", "big_cat")]),
+        (("Ärger", "A\u0308rger", "arger"), [("Ärger", "A\u0308rger")]),  # one letter, or a letter and its dots
+        (("+", "-", "1", "-1", "1.5", "15", "c", "c++"), []),
+        (("cat ", "cat"), [("cat ", "cat")]),
+    ],
+)
+def test_two_spellings_of_a_class_are_told(names, pairs):
+    found = similar_names(small_task([0], names))
+    assert [one.classes for one in found] == pairs
+    assert all(one.kind == "similar classes" and "read alike" in one.text for one in found)
 
 
 def test_classes_that_are_mixed_up_are_named_with_the_expected_number():

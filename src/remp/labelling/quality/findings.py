@@ -1,6 +1,9 @@
 """What a user should look at before trusting the labels: doubtful or easy labels, thin classes, classes alike;
 duplicates are in a file of their own."""
 
+import re
+import unicodedata
+
 import numpy as np
 
 from remp.labelling.outcome import Finding
@@ -143,6 +146,24 @@ def single_examples(task: Items) -> list[Finding]:
         )
     items = tuple(np.flatnonzero(np.isin(task.labels, thin)).tolist())
     return [Finding("single example", text, items, tuple(task.class_names[number] for number in thin))]
+
+
+def similar_names(task: Items) -> list[Finding]:
+    """Classes whose names differ only in case, or in what stands between words, as two spellings of one class do."""
+    read_alike: dict[str, list[str]] = {}
+    for name in task.class_names:
+        folded = unicodedata.normalize("NFKC", name).casefold()
+        read_alike.setdefault(re.sub(r"(?<=\w)[\s_-]+(?=\w)", " ", folded.strip()), []).append(name)
+    return [
+        Finding(
+            "similar classes",
+            f"{listed([repr(name) for name in names], MOST_NAMES)} are classes of their own, but read alike: if they "
+            "are one, give them one name",
+            classes=tuple(names),
+        )
+        for names in read_alike.values()
+        if len(names) > 1
+    ][:MOST]
 
 
 def similar_classes(task: Items, confusion: np.ndarray) -> list[Finding]:
