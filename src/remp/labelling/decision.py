@@ -30,8 +30,8 @@ _FEW = 20
 # An item's neighbours are the 10 nearest of at most 1000 unlabelled ones; they are looked for if that takes no more
 # multiplications than these, half a second.
 _NEIGHBOURS, _AMONG, _MOST_WORK = 10, 1000, 2.5e10
-# Without held-out items, the limit lies this many standard deviations below the median of all items.
-_FAR = 3.0
+# With fewer held-out items than these, the limit lies at least 3 standard deviations below the median of all items.
+_VERY_FEW, _FAR = 8, 3.0
 
 
 @dataclass(frozen=True)
@@ -193,17 +193,20 @@ def spreads_of(resemblance: np.ndarray, top_score: np.ndarray) -> tuple[float, f
 
 def least_familiar(held_out: np.ndarray, everything: np.ndarray, below: float) -> float:
     """The limit below which an item is unknown: so large a share of items like the held-out ones (m,) lies below it, by
-    their order if they are many, as if they were normal if they are few. Without two of these, the limit lies far below
-    the median of all items (k,), of which most should be known."""
+    their order if they are many, as if they were normal if they are few. With very few of these, the limit also lies
+    far below the median of all items (k,), of which most should be known."""
+    far = np.inf
+    if len(held_out) < _VERY_FEW:
+        if not len(everything):
+            return -np.inf
+        middle = np.median(everything)
+        deviation = 1.4826 * np.median(np.abs(everything - middle))  # the factor makes it that of a normal distribution
+        far = float(middle - _FAR * deviation)
     if len(held_out) > 1:
         from scipy.special import stdtrit
 
         m = len(held_out)
         normal = held_out.mean() - float(stdtrit(m - 1, 1 - below)) * held_out.std(ddof=1) * np.sqrt(1 + 1 / m)
         ordered = np.quantile(held_out, below, method="weibull")
-        return float((m * ordered + _FEW * normal) / (m + _FEW))
-    if not len(everything):
-        return -np.inf
-    middle = np.median(everything)
-    deviation = 1.4826 * np.median(np.abs(everything - middle))  # the factor makes it that of a normal distribution
-    return float(middle - _FAR * deviation)
+        return min(far, float((m * ordered + _FEW * normal) / (m + _FEW)))
+    return far

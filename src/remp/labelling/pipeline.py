@@ -31,6 +31,7 @@ from remp.models import DEFAULT_EMBEDDER
 from remp.propagation import sample_of
 from remp.propagation.adaptive import Adapted, Adaptive
 from remp.propagation.fit import Fitted, Learned, fit_rows
+from remp.propagation.held_out import HeldOut, ease_of
 from remp.rectification.propagate import Propagated, Propagation
 from remp.rows import Rows, Shard, shard_of
 
@@ -40,6 +41,8 @@ _JUDGED, _MAPPED = 20_000, 2000
 _MOST_LABELLED = 4000
 # The accuracy is not estimated if more than this share of the unlabelled items resembles no class.
 _MOST_UNKNOWN = 0.3
+# Nor if labelled items resemble their classes so much more than others do, as of `ease_of`.
+_MOST_EASY = 0.3
 # An interval wider than this says nothing: then no number is stated. If more than this share of the unlabelled items
 # resembles no class, that is given as the reason.
 _TOO_WIDE, _MANY_UNKNOWN = 0.5, 0.1
@@ -140,15 +143,18 @@ def label_rows(
     is_unknown = find_unknown(decision, fitted, rows, task.labels)
     left_out = is_unknown if options.unknown else np.zeros_like(is_unknown)
     status = status_of(decision, task.is_labelled, left_out, options.reject)
-    estimate, no_estimate = _estimate(task, rows, fitted, counts, int(is_unknown.sum()))
     held_out, transform = fitted.held_out, fitted.likeness.transform
+    resemblance, n_unknown = decision.resemblance[~task.is_labelled], int(is_unknown.sum())
+    estimate, no_estimate = None, ""
+    if len(resemblance) and not (no_estimate := _why_unknowable(task, held_out, resemblance, n_unknown)):
+        estimate, no_estimate = _estimate(task, rows, fitted, counts, n_unknown)
     findings = duplicates(task, content_hashes, picture_hashes, lambda items: transform(rows.take(items)))
     if not model:
         doubtful = guessed_labels(held_out) or [  # where these are guessed, they say nothing against single labels
             *unrecognised_classes(task, held_out),
             *suspicious_labels(task, held_out, fitted.calibration),
         ]
-        easy = easy_examples(held_out, decision.resemblance[~task.is_labelled])
+        easy = easy_examples(held_out, resemblance)
         findings = [*doubtful, *easy, *findings, *single_examples(task), *similar_names(task)]
     findings += similar_classes(task, decision.confusion)
     label_next = _label_next(task, rows, fitted.model, decision, status, options.n_next, model)
@@ -184,33 +190,49 @@ def label_rows(
 def _estimate(
     task: Items, rows: Rows, fitted: Fitted, counts: np.ndarray, n_unknown: int
 ) -> tuple[AccuracyEstimate | None, str]:
-    """The accuracy, from a sample of the unlabelled items, or why it cannot be known; neither if there are none.
+    """The accuracy, from a sample of the unlabelled items, or why an interval says nothing.
 
-    counts: (N,) labelled items of each class. n_unknown: how many of the unlabelled items resemble no class."""
+    counts: (N,) labelled items of each class. n_unknown: how many of the unlabelled items resemble no class.
+    """
     unlabelled = np.flatnonzero(~task.is_labelled)
-    if not len(unlabelled):
-        return None, ""
-    if len(task.class_names) == 1:
-        return None, "there is only one class: examples of something else would show how well it is recognised"
-    if n_unknown > _MOST_UNKNOWN * len(unlabelled):
-        return None, (
-            f"{n_unknown:,} of {len(unlabelled):,} unlabelled items are unlike all labelled ones: label some of "
-            "these, so that the labelled items are like the others"
-        )
     logits = fitted.model.logits(rows.take(sample_of(unlabelled, _JUDGED)))
     unlike = n_unknown / len(unlabelled)
     estimate = estimate_accuracy(fitted.calibration, logits, len(unlabelled), fitted.held_out, counts, unlike)
-    if estimate.high - estimate.low > _TOO_WIDE:
-        if unlike > _MANY_UNKNOWN:
-            return None, (
-                f"{n_unknown:,} of {len(unlabelled):,} unlabelled items resemble no class, and others like them may "
-                "have a label: label some of these, or add the classes that they belong to"
-            )
+    if estimate.high - estimate.low <= _TOO_WIDE:
+        return estimate, ""
+    if unlike > _MANY_UNKNOWN:
         return None, (
-            f"it may be anything from {estimate.low:.0%} to {estimate.high:.0%}: too few labels could be hidden to "
-            "check it, so label one or two more items of each class"
+            f"{n_unknown:,} of {len(unlabelled):,} unlabelled items resemble no class, and others like them may "
+            "have a label: label some of these, or add the classes that they belong to"
         )
-    return estimate, ""
+    return None, (
+        f"it may be anything from {estimate.low:.0%} to {estimate.high:.0%}: too few labels could be hidden to "
+        "check it, so label one or two more items of each class"
+    )
+
+
+def _why_unknowable(task: Items, held_out: HeldOut, resemblance: np.ndarray, n_unknown: int) -> str:
+    """Why nothing can be known of how many labels are right; empty if an estimate may be made.
+
+    resemblance: (m,) of the unlabelled items with the nearest class. n_unknown: how many of them resemble no class."""
+    if len(task.class_names) == 1:
+        return "there is only one class: examples of something else would show how well it is recognised"
+    if n_unknown > _MOST_UNKNOWN * len(resemblance):
+        return (
+            f"{n_unknown:,} of {len(resemblance):,} unlabelled items are unlike all labelled ones: label some of "
+            "these, so that the labelled items are like the others"
+        )
+    if guessed_labels(held_out):
+        return (
+            "labels that were hidden were hardly predicted better than by guessing: see whether they are right, label "
+            "more items, or try other features"
+        )
+    if ease_of(held_out.resemblance, resemblance) > _MOST_EASY:
+        return (
+            "labelled items resemble their classes much more than the unlabelled ones do, and say little of these: "
+            "label some of those that are least like the labelled ones"
+        )
+    return ""
 
 
 def _label_next(

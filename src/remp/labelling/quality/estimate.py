@@ -114,8 +114,11 @@ def with_a_label(labelling: Labelling) -> Kept:
 
 
 def largest_threshold(labelling: Labelling) -> float:
-    """The largest threshold, in hundredths, that leaves an item; 0 without any."""
-    return float(np.floor(100 * _probabilities(labelling).max(initial=0.0)) / 100)
+    """The largest threshold that leaves an item, in hundredths, or in thousandths and so on if it is near to 1; 0
+    without any."""
+    largest = float(_probabilities(labelling).max(initial=0.0))
+    steps = next((10**digits for digits in range(2, 9) if largest < 1 - 10.0**-digits), 10**8)
+    return float(np.floor(steps * largest) / steps)
 
 
 def _probabilities(labelling: Labelling) -> np.ndarray:
@@ -125,4 +128,5 @@ def _probabilities(labelling: Labelling) -> np.ndarray:
 
 def _kept(labelling: Labelling, values: np.ndarray, threshold: float) -> Kept:
     kept = values[values >= threshold]
-    return Kept(threshold, len(kept), float(kept.mean()) if len(kept) and labelling.estimate else None)
+    is_known = labelling.estimate is not None and labelling.estimate.is_checked
+    return Kept(threshold, len(kept), float(kept.mean()) if len(kept) and is_known else None)

@@ -91,17 +91,24 @@ def weakened(labelling: Labelling) -> str:
 
 def _rejection(labelling: Labelling) -> Iterator[str]:
     """The table of thresholds, where one was asked for and there are two classes."""
-    status = labelling.status
     if labelling.reject is None or len(labelling.task.class_names) == 1:
         return
-    if not (status == STATUSES.index("labelled")).any() and (status == STATUSES.index("uncertain")).any():
-        largest = f"{largest_threshold(labelling):.2f}"
-        yield f"--reject {labelling.reject:g} leaves no label; the largest threshold that leaves one is {largest}."
+    if text := no_label_left(labelling):
+        yield text
     yield "threshold   labelled   right, by estimate"
     for line in rejection_table(labelling):
         right = "-" if line.right is None else _plain(line.right)
         threshold = f"{line.threshold:g}" if line.threshold else "none"
         yield f"{threshold:>9}{line.n:>11,}{right:>11}"
+
+
+def no_label_left(labelling: Labelling) -> str:
+    """That the threshold leaves no label, and which one would; empty if it leaves some."""
+    labelled, uncertain = ((labelling.status == STATUSES.index(name)).any() for name in ("labelled", "uncertain"))
+    if labelling.reject is None or labelled or not uncertain:
+        return ""
+    largest = f"{largest_threshold(labelling):.8f}".rstrip("0")
+    return f"--reject {labelling.reject:g} leaves no label; the largest threshold that leaves one is {largest}."
 
 
 def _plain(share: float) -> str:
