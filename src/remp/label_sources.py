@@ -193,7 +193,10 @@ def _read_pictures(
 
 def _how_to_label(task: Items, source: Path, labels: Path | None) -> str:
     if labels:
-        return f"give the label of some files in {labels}, not of all"
+        return (
+            f"give the label of some files in {labels}, not of all (in a labels.csv of remp, the column status says "
+            "which labels are yours: given)"
+        )
     how = (
         "put examples into sub-folders named by their class and the others loose or into unlabelled/, or give --labels"
     )

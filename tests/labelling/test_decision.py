@@ -60,6 +60,14 @@ def test_without_held_out_items_only_what_is_far_below_the_others_is_unknown():
     assert -0.4 < least < 0.45
 
 
+@pytest.mark.parametrize("m", [2, 3, 7])
+def test_very_few_held_out_items_that_happen_to_be_alike_do_not_make_ordinary_items_unknown(m):
+    random = np.random.default_rng(m)
+    values = random.normal(size=500)
+    assert (values < least_familiar(np.linspace(0.99, 1.0, m), values, 0.06)).mean() < 0.01
+    assert least_familiar(np.linspace(0.99, 1.0, 20), values, 0.06) > 0.9  # twenty are believed
+
+
 def drawn_decision(n=60, n_classes=3, seed=0):
     """A task of rows in heaps with five labels of each class, and what was learned and decided of it."""
     task, rows, _ = clustered_task(seed, n_shot=5, n_unlabelled=n // n_classes, noise=0.5)

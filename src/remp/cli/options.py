@@ -20,7 +20,10 @@ Distribution = Annotated[
 ]
 PictureBackbone = Annotated[
     str | None,
-    typer.Option(help="The network for features: efficientnet-lite0 (default), a checkpoint of remp or timm:NAME."),
+    typer.Option(
+        help="The network for features: efficientnet-lite0 (default) or -lite2, a checkpoint of remp, dinov2-small, "
+        "dinov2-base, siglip2-base, timm:NAME or timm:local-dir:PATH."
+    ),
 ]
 PictureSide = Annotated[
     int | None, typer.Option(help="Side in pixels of the square images for the backbone; smaller is faster.")

@@ -53,7 +53,7 @@ class Table:
         result = replace(self.entries[0].result, data=visible(self.entries[0].result.data))
         made_by = "" if result.checkpoint == _NONE else f" of {result.checkpoint}"
         features = visible(result.backbone + made_by)
-        cure = "Take --layers 0 of remp evaluate, or features that were trained for longer."
+        cure = "Take a method without it, such as protonet, or features that were trained for longer."
         return "\n".join(
             [
                 *filter(None, [visible(result.warning)]),

@@ -124,15 +124,15 @@ class WithoutLayers:
         """Whether the interval of the difference lies below 0."""
         return self.difference.mean + self.difference.half_width < 0
 
-    def sentence(self, cure: str) -> str:
+    def sentence(self, cure: str, where: str = "here") -> str:
         """In words. cure: what to do where rectification hurts."""
         points = f"{_points(self.difference)} points, paired, n = {self.difference.n}"
         figures = f"{100 * self.with_layers:.2f} % with it, {100 * self.without:.2f} % without ({points})"
         if self.hurts:
-            return f"Rectification hurts here: {figures}. {cure}"
+            return f"Rectification hurts {where}: {figures}. {cure}"
         if self.difference.mean - self.difference.half_width > 0:
-            return f"Rectification helps here: {figures}."
-        return f"Rectification makes no clear difference here: {figures}."
+            return f"Rectification helps {where}: {figures}."
+        return f"Rectification makes no clear difference {where}: {figures}."
 
     def as_dict(self) -> dict[str, float]:
         return {

@@ -196,9 +196,7 @@ def least_familiar(held_out: np.ndarray, everything: np.ndarray, below: float) -
     their order if they are many, as if they were normal if they are few. With very few of these, the limit also lies
     far below the median of all items (k,), of which most should be known."""
     far = np.inf
-    if len(held_out) < _VERY_FEW:
-        if not len(everything):
-            return -np.inf
+    if len(held_out) < _VERY_FEW and len(everything):
         middle = np.median(everything)
         deviation = 1.4826 * np.median(np.abs(everything - middle))  # the factor makes it that of a normal distribution
         far = float(middle - _FAR * deviation)

@@ -141,7 +141,7 @@ class Trainer:
         scores = [score_embedded(m, self.validation_episodes, features, transform) for m in (rectified, plain)]
         found = WithoutLayers.of(*scores)
         self.folder.log({"event": "without rectification", "episodes": self.done, **found.as_dict()})
-        print(f"On validation classes: {found.sentence(_CURE)}", flush=True)
+        print(found.sentence(_CURE, "on validation classes"), flush=True)
 
     def restore(self) -> None:
         """Take up the state of the last checkpoint."""

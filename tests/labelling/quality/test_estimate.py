@@ -9,7 +9,9 @@ from scipy import stats
 
 from clustered_rows import clustered_task
 from made_up_labelling import made_up_labelling
+from remp.labelling.pipeline import label_rows
 from remp.labelling.quality.estimate import Kept, estimate_accuracy, largest_threshold, rejection_table
+from remp.labelling.tasks import Items
 from remp.propagation.adaptive import adapt
 from remp.propagation.calibration import Calibration, calibrate
 from remp.propagation.fit import fit_rows
@@ -157,6 +159,36 @@ def test_a_threshold_that_leaves_nothing_says_which_one_would_leave_something():
     assert "--reject 0.9 leaves no label; the largest threshold that leaves one is 0.87." in summary(rejected)
     assert "threshold   labelled   right, by estimate" in summary(labelling)
     assert "threshold" not in summary(replace(labelling, reject=None))
+
+
+@pytest.mark.parametrize(("largest", "hint"), [(0.984, "0.98"), (0.99953, "0.9995"), (0.9999999999, "0.99999999")])
+def test_near_to_one_the_hint_has_as_many_digits_as_it_needs(largest, hint):
+    labelling = labelling_of([largest, 0.5], reject=1.0)
+    rejected = replace(labelling, status=np.where(labelling.task.is_labelled, 0, 2).astype(np.int8))
+    assert f"the largest threshold that leaves one is {hint}." in summary(rejected)
+    assert (labelling.probability[~labelling.task.is_labelled] >= float(hint)).any()
+
+
+def test_without_a_checked_estimate_no_line_has_one_either():
+    labelling = labelling_of([0.97])
+    unchecked = replace(labelling.estimate, is_checked=False)
+    assert {line.right for line in rejection_table(replace(labelling, estimate=unchecked))} == {None}
+
+
+def test_nothing_is_stated_where_hidden_labels_were_guessed_or_the_others_are_unlike():
+    random = np.random.default_rng(0)
+    rows, classes = random.random((200, 30)).astype(np.float32), np.arange(200) % 2
+    given = np.where(np.arange(200) < 20, classes, -1)
+    task = Items(tuple(map(str, range(200))), given, ("cat", "dog"))
+    guessed = label_rows(task, ArrayRows(rows))
+    assert guessed.estimate is None
+    assert "hardly predicted better than by guessing" in guessed.no_estimate
+    shown = np.where(given >= 0, classes, 2)  # the others are of two classes between and beside the labelled ones
+    heaps = np.eye(30)[[0, 1]] * 6
+    rows = np.where(shown[:, None] < 2, heaps[classes], 1.5 + heaps[classes] / 3) + random.random((200, 30))
+    strange = label_rows(task, ArrayRows(rows.astype(np.float32)))
+    assert strange.estimate is None
+    assert "unlike" in strange.no_estimate
 
 
 def test_the_threshold_that_was_asked_for_has_its_line():

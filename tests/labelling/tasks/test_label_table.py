@@ -155,6 +155,12 @@ def test_without_the_column_likeliest_the_status_alone_decides(photos):
     assert given(photos, f"file,label,status,margin\n{lines}") == {"three.jpg": "cat"}
 
 
+@pytest.mark.parametrize("column", ["likeliest", "runner-up"])
+def test_a_result_that_lost_the_column_status_is_refused(photos, column):
+    with pytest.raises(DataError, match="without its column status"):
+        given(photos, f"file,label,{column}\n2.jpg,dog,cat\n")
+
+
 def test_a_result_of_which_only_the_status_was_kept_gives_no_labels_of_the_machine(photos):
     lines = "2.jpg,dog,labelled\nthree.jpg,cat,given\ncat/1.jpg,,uncertain\n"
     assert given(photos, f"file,label,status\n{lines}") == {"three.jpg": "cat"}

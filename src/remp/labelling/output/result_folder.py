@@ -32,14 +32,14 @@ class ResultFolder:
     def check(self) -> None:
         """Raise now what would be raised after hours of work: the folder is taken, or none can be made there."""
         self._refuse_if_taken()
-        with self._one_line_errors():
+        with self._one_line_errors("nothing was done yet"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             remove_abandoned(self.path.parent, _PARTIAL)
             _new_folder(self.path, _PARTIAL).rmdir()
 
     def write(self, fill: Callable[[Path], None]) -> Path:
         """Have `fill` write into a hidden folder beside, then give that its name; returns the folder."""
-        with self._one_line_errors():
+        with self._one_line_errors("the same command starts from the embeddings made so far"):
             partial = _new_folder(self.path, _PARTIAL)
             try:
                 fill(partial)
@@ -71,14 +71,17 @@ class ResultFolder:
         return partial.rename(free)  # fails if somebody has put something there meanwhile
 
     @contextmanager
-    def _one_line_errors(self) -> Iterator[None]:
+    def _one_line_errors(self, state: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            where = f" ({os.fsdecode(error.filename)!r})" if error.filename else ""
+            reason = error.strerror or str(error)
+            if error.filename and _PARTIAL not in (named := os.fsdecode(error.filename)):
+                is_file = isinstance(error, FileExistsError | NotADirectoryError) and Path(named).is_file()
+                reason = f"{named} is a file" if is_file else f"{reason} ({named!r})"
             raise OutputError(
-                f"{self.path} cannot be written: {error.strerror or error}{where}. Nothing was left there; fix that or "
-                f"give another {self.option}. The same command starts from the embeddings made so far"
+                f"{self.path} cannot be written: {reason}. Nothing was left there; fix that or give another "
+                f"{self.option}; {state}"
             ) from error
 
 

@@ -99,8 +99,9 @@ def easy_examples(held_out: HeldOut, resemblance: np.ndarray) -> list[Finding]:
         return []
     text = (
         f"a labelled item resembles its class more than {0.5 + ease_of(held_out.resemblance, resemblance, 0.0):.0%} of "
-        "the others do; if labelled items were like the others, that would be half of them. The probabilities are "
-        "lowered for that. Label some items that are not typical, too"
+        "the others do; if labelled items were like the others, that would be half of them. The labelled ones may be "
+        "typical, or some of the others of no class. Probabilities are lowered for that, and more items are called "
+        "unknown; labels of items that are not typical would mend both"
     )
     return [Finding("easy examples", text)]
 

@@ -31,6 +31,8 @@ _LETTERS_A_LINE, _FREE_LINES = 16, 1_000_000
 
 # What `remp label` writes into the column status of a label that no person gave.
 _OF_MACHINE = ("labelled", "uncertain", "unknown")
+# Columns that nobody else writes.
+_ONLY_OURS = {"likeliest", "runner-up"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ def read_label_table(path: Path, key_columns: Sequence[str]) -> list[LabelRow]:
         raise DataError(f"{path} is empty; needed the columns {key_columns[0]!r} and 'label'")
     header = [name.strip().casefold().replace(" ", "_") for name in lines[0][1]]
     key, label = _column(path, header, key_columns), _column(path, header, LABEL_COLUMNS)
+    if "status" not in header and _ONLY_OURS & set(header):
+        raise DataError(
+            f"{path} is a labels.csv of remp without its column status, which says who gave a label: put it back, with "
+            "'given' for your own labels, or leave the columns file and label of your own labels only"
+        )
     is_ours = _is_ours(header, lines[1:])
     rows = []
     for line, cells in lines[1:]:

@@ -12,7 +12,7 @@ from remp.labelling.outcome import STATUSES, Labelling
 from remp.labelling.quality.estimate import rejection_table, with_a_label
 from remp.report import COLOURS, percent, render_page
 from remp.report.label.map import PHONE_SIZE, WIDE_SIZE, embedding_map
-from remp.report.label.summary import how_to_label, said, weakened
+from remp.report.label.summary import how_to_label, no_label_left, said, weakened
 from remp.report.label.tiles import TileChoice, thumbnail_sources
 from remp.system.files import write_atomically
 
@@ -83,6 +83,7 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
         "left_out": labelling.rectified == 0,
         "weakened": weakened(labelling),
         "rejection": rejection_table(labelling),
+        "no_label_left": no_label_left(labelling),
         "noun": "pictures" if task.paths else "rows",
         "counted": partial(_counted, labelling),
         "has_pictures": bool(task.paths),
