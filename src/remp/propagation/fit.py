@@ -91,8 +91,9 @@ def fit_rows(
     some = rows.take(sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS)))
     equality = _equality(model, some, counts, shard)
     ease = ease_of(held_out.resemblance, likeness(some).numpy())
-    calibration = calibrate(model, held_out, counts, certainty=equality.certainty, ease=ease)
-    calibration = replace(calibration, weights=_as_in_first(torch.from_numpy(calibration.weights), shard).numpy())
+    found = calibrate(model, held_out, counts, certainty=equality.certainty, ease=ease)
+    sharpness, weights = _as_in_first(torch.from_numpy(np.stack([found.sharpness, found.weights])), shard).numpy()
+    calibration = Calibration(sharpness, weights)
     if isinstance(model, Adapted) and not model.settings.balanced:
         shares = _shares(model, held_out, calibration.best, rows)
         shares = shares + equality.certainty * (equality.offsets - shares)
@@ -123,7 +124,7 @@ def _equality(model: Adapted | Propagated, rows: Tensor, counts: np.ndarray, sha
         return Equality(nothing, 0.0)
     sharpness = float(np.exp(typical_sharpness(model, counts)))
     offsets, certainty = equality_of(sharpness * model.scores(rows).double(), n_shot=float(1 / (1 / counts).mean()))
-    found = _as_in_first(torch.cat([offsets / sharpness, torch.tensor([certainty])]), shard)
+    found = _as_in_first(torch.cat([offsets / sharpness, torch.tensor([certainty], dtype=torch.float64)]), shard)
     return Equality(found[:-1], float(found[-1]))
 
 
