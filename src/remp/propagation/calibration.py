@@ -80,10 +80,8 @@ def calibrate(
     # Held-out rows were scored with the labels of one fold less, at which logits are worth less.
     fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)), certainty)
     scores = held_out.scores.double()
-    likelihood = np.array(
-        [_log_likelihoods(scores * value, held_out.labels) for value in np.exp(fewer + _GRID)]
-    )  # of each temperature and share of wrong labels
-    likelihood = np.logaddexp.reduce(_WEIGHT * held_out.covered * likelihood, axis=1)
+    by_wrong = [_log_likelihoods(scores * value, held_out.labels) for value in np.exp(fewer + _GRID)]  # (g, shares)
+    likelihood = np.logaddexp.reduce(_WEIGHT * held_out.covered * np.array(by_wrong), axis=1)
     prior = sum(share / width * np.exp(-((_GRID - mean) ** 2) / (2 * width**2)) for share, mean, width in _PRIOR)
     log_posterior = likelihood + np.log(prior)
     weights = np.exp(log_posterior - log_posterior.max())

@@ -28,7 +28,7 @@ _MIXED = 0.15
 
 
 def suspicious_labels(task: Items, held_out: HeldOut, calibration: Calibration) -> list[Finding]:
-    """Labelled items that would be of another class without their label, and whose label is probably wrong; the worst
+    """Labelled items that would be of another class without their label, and whose label may well be wrong; the worst
     first, with the nearest other example of either class. Where a whole class is not recognised, that says nothing
     against a single label."""
     if not len(held_out) or held_out.scores.shape[1] == 1:
