@@ -60,7 +60,7 @@ def test_without_held_out_items_only_what_is_far_below_the_others_is_unknown():
     assert -0.4 < least < 0.45
 
 
-@pytest.mark.parametrize("m", [2, 3, 7])
+@pytest.mark.parametrize("m", [2, 3])
 def test_very_few_held_out_items_that_happen_to_be_alike_do_not_make_ordinary_items_unknown(m):
     random = np.random.default_rng(m)
     values = random.normal(size=500)

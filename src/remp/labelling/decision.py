@@ -31,7 +31,7 @@ _FEW = 20
 # multiplications than these, half a second.
 _NEIGHBOURS, _AMONG, _MOST_WORK = 10, 1000, 2.5e10
 # With fewer held-out items than these, the limit lies at least 3 standard deviations below the median of all items.
-_VERY_FEW, _FAR = 8, 3.0
+_VERY_FEW, _FAR = 4, 3.0
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ _MOST_LABELLED = 4000
 # The accuracy is not estimated if more than this share of the unlabelled items resembles no class.
 _MOST_UNKNOWN = 0.3
 # Nor if labelled items resemble their classes so much more than others do, as of `ease_of`.
-_MOST_EASY = 0.3
+_MOST_EASY = 0.2
 # An interval wider than this says nothing: then no number is stated. If more than this share of the unlabelled items
 # resembles no class, that is given as the reason.
 _TOO_WIDE, _MANY_UNKNOWN = 0.5, 0.1
