@@ -62,10 +62,10 @@ def short(text: str, longest: int = LONGEST) -> str:
 
 
 def breakable(text: str) -> Markup:
-    """The text, which a browser may break after _ / - and a full stop, as between words."""
+    """The text, which a browser may break after _ / - and a full stop, as between words, but not within a number."""
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"([_/.-])(?=.)", r"\1<wbr>", str(escape(text))))
+    return Markup(re.sub(r"([_/-]|(?<!\d)\.|\.(?!\d))(?=.)", r"\1<wbr>", str(escape(text))))
 
 
 def isolated(text: str) -> str:

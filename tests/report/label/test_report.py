@@ -17,6 +17,7 @@ from html_page import Page
 from made_up_labelling import every_finding, made_up_labelling, write_pictures
 from remp.labelling.outcome import Advice, Finding
 from remp.labelling.tasks import Items
+from remp.report import breakable
 from remp.report.label import MOST_SKIPPED, render_label_report, write_label_report
 
 ANIMALS = ("cat", "dog", "wolf")
@@ -306,3 +307,7 @@ def test_the_page_names_what_it_was_made_with_and_how_to_label_more():
         'How: write the class of each into the column label of labels.csv and "given" into the column status, and give'
         in page.text
     )
+
+
+def test_names_may_break_between_their_parts_and_numbers_may_not():
+    assert str(breakable("a_b/c.jpg, 0.97 & v1.x")) == "a_<wbr>b/<wbr>c.<wbr>jpg, 0.97 &amp; v1.<wbr>x"
