@@ -68,9 +68,10 @@ def _suspicion(task: Items, held_out: HeldOut, place: int, probabilities: np.nda
         for number in (own, other)
         if (held_out.labels[np.arange(len(held_out)) != place] == number).any()
     ]
+    share = f"{probabilities[other]:.0%}" if probabilities[other] < 0.995 else ">99%"
     text = (
         f"{task.names[item]} is labelled {task.class_names[own]!r}, but without that label it would be "
-        f"{task.class_names[other]!r} ({probabilities[other]:.0%})"
+        f"{task.class_names[other]!r} ({share})"
     )
     return Finding("suspicious label", text, (item,), (task.class_names[other],), tuple(beside))
 
