@@ -35,11 +35,10 @@ def test_a_record_names_the_classes_and_never_one_for_minus_one():
     assert (unknown["label"], unknown["runner-up"], unknown["probability"]) == ("unknown", None, None)
 
 
-def test_one_line_tells_the_estimate_only_if_it_was_checked():
+def test_one_line_tells_the_estimate_only_if_there_is_one():
     estimate = AccuracyEstimate(0.93, 0.6, 1.0, 0.9, "other tasks")
     assert ", right by estimate 93.0%>" in repr(replace(four_items(), estimate=estimate, folder=None))
-    unchecked = replace(estimate, is_checked=False)
-    assert "right" not in repr(replace(four_items(), estimate=unchecked, folder=None))
+    assert "right" not in repr(replace(four_items(), estimate=None, folder=None))
 
 
 def test_the_table_has_a_row_for_each_item():

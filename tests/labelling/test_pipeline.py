@@ -240,7 +240,7 @@ def test_two_processes_give_the_outcome_of_one(tmp_path, request):
 
 
 def test_an_interval_that_says_nothing_is_no_number_but_a_reason():
-    task, rows, _ = clustered_task(n_shot=1, noise=3.0)
+    task, rows, _ = clustered_task(n_shot=2, noise=3.0)
     labelling = label_rows(task, ArrayRows(rows))
     assert labelling.estimate is None
     assert "it may be anything from" in labelling.no_estimate

@@ -44,7 +44,10 @@ def test_the_interval_gets_narrower_with_checks_and_is_not_stated_before_there_a
     none, few, many = (judge(*said_and_true(0.8, n)).prediction.labelling for n in (0, 24, 200))
     assert few.estimate.high - few.estimate.low > many.estimate.high - many.estimate.low
     assert none.estimate is None
-    assert "it may be anything from" in none.no_estimate
+    assert "no picture of Next was named yet" in none.no_estimate
+    wide = judge(*said_and_true(0.8, 4)).prediction.labelling
+    assert wide.estimate is None
+    assert "it may be anything from" in wide.no_estimate
 
 
 def test_without_a_label_from_the_page_the_estimate_is_that_of_remp_label():

@@ -34,8 +34,6 @@ class AccuracyEstimate:
         In what share of tasks the interval is meant to contain the truth.
     basis : str
         What it was computed from, in words.
-    is_checked : bool
-        Whether labels could be hidden to check it; if not, only the interval means something.
 
     Examples
     --------
@@ -50,7 +48,6 @@ class AccuracyEstimate:
     high: float
     level: float
     basis: str
-    is_checked: bool = True
 
 
 @dataclass(frozen=True)
@@ -218,8 +215,7 @@ class Labelling:
         numbers = np.bincount(self.status, minlength=len(STATUSES))
         counts = [f"{number:,} {status}" for status, number in zip(STATUSES, numbers, strict=True) if number]
         classes = f"{len(self.task.class_names):,} class{'' if len(self.task.class_names) == 1 else 'es'}"
-        is_checked = self.estimate is not None and self.estimate.is_checked
-        right = f", right by estimate {self.estimate.accuracy:.1%}" if self.estimate and is_checked else ""
+        right = f", right by estimate {self.estimate.accuracy:.1%}" if self.estimate else ""
         where = f", in {str(self.folder)!r}" if self.folder else ""
         return f"<Labelling of {len(self.task.names):,} items: {', '.join(counts)}, {classes}{right}{where}>"
 

@@ -217,6 +217,11 @@ def _why_unknowable(task: Items, held_out: HeldOut, resemblance: np.ndarray, n_u
     resemblance: (m,) of the unlabelled items with the nearest class. n_unknown: how many of them resemble no class."""
     if len(task.class_names) == 1:
         return "there is only one class: examples of something else would show how well it is recognised"
+    if not len(held_out):
+        return (
+            "no class has two labelled items, so no label could be hidden to see whether it is found again: label a "
+            "second item of each class"
+        )
     if n_unknown > _MOST_UNKNOWN * len(resemblance):
         return (
             f"{n_unknown:,} of {len(resemblance):,} unlabelled items are unlike all labelled ones: label some of "

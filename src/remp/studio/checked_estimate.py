@@ -87,7 +87,8 @@ def checks_of(prediction: Prediction, proposed: Iterable[Advice]) -> list[Check]
 
 def judge(prediction: Prediction, labels: np.ndarray, before: np.ndarray, checks: Iterable[Check]) -> Judged:
     """Estimate by the checks how many predictions are right. labels: (n,) as in StudioState; before: (n,) those of the
-    files. Without a label from the page, the estimate stays that of `remp label`."""
+    files. Without a label from the page, the estimate stays that of `remp label`; while no proposed picture was named,
+    there is none."""
     labelling = prediction.labelling
     valid = [one for one in checks if labels[one.item] != NONE]
     by_hand = (labels >= 0) & (labels != before)
@@ -103,13 +104,15 @@ def judge(prediction: Prediction, labels: np.ndarray, before: np.ndarray, checks
     low, high = (float(np.interp(share, below, _POINTS)) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     accuracy = float(np.clip(means @ weights, low, high))
     move = float(weights @ _MOVES)
-    if high - low > _TOO_WIDE:
-        words = (
-            f"it may be anything from {low:.0%} to {high:.0%}: what was labelled so far is easier than the rest. Name "
-            "the pictures of Next, which tell more"
-        )
-        return Judged(replace(prediction, labelling=replace(labelling, estimate=None, no_estimate=words)), move)
-    estimate = AccuracyEstimate(accuracy, low, high, LEVEL, _basis(valid, labels), is_checked=bool(valid))
+    unknown = ""
+    if not valid:
+        unknown = "no picture of Next was named yet, and what was labelled so far may be easier than the rest"
+    elif high - low > _TOO_WIDE:
+        unknown = f"it may be anything from {low:.0%} to {high:.0%}: what was labelled so far is easier than the rest"
+    if unknown:
+        reason = f"{unknown}. Name the pictures of Next, which tell more"
+        return Judged(replace(prediction, labelling=replace(labelling, estimate=None, no_estimate=reason)), move)
+    estimate = AccuracyEstimate(accuracy, low, high, LEVEL, _basis(valid, labels))
     return Judged(replace(prediction, labelling=replace(labelling, estimate=estimate)), move)
 
 
@@ -139,8 +142,6 @@ def _logits(probability: np.ndarray) -> np.ndarray:
 
 
 def _basis(checks: list[Check], labels: np.ndarray) -> str:
-    if not checks:
-        return "the probabilities alone: no picture of Next was named yet"
     n_right = sum(labels[one.item] == one.predicted for one in checks)
     said = sum(one.probability for one in checks)
     return (

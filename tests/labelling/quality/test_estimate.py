@@ -63,10 +63,9 @@ def test_an_estimate_follows_the_difficulty_of_the_task():
     assert hard.high < easy.low
 
 
-def test_without_a_second_label_a_class_the_interval_is_wide_and_the_basis_says_why():
-    one, five = judged(0, n_shot=1, noise=1.5)[0], judged(0, n_shot=5, noise=1.5)[0]
-    assert one.high - one.low > five.high - five.low
-    assert "no class has two labelled items" in one.basis
+def test_more_labels_make_the_interval_narrower_and_the_basis_says_how_many_were_hidden():
+    two, five = judged(0, n_shot=2, noise=1.5)[0], judged(0, n_shot=5, noise=1.5)[0]
+    assert two.high - two.low > five.high - five.low
     assert "of 20 labelled items were right when their label was hidden" in five.basis
 
 
@@ -115,13 +114,6 @@ def test_the_basis_counts_hidden_labels_that_were_found_again():
     held = held_out([[2.0, 1.0], [2.0, 1.0], [0.0, 3.0], [5.0, 4.0]], [0, 1, 1, 0])
     estimate = estimate_accuracy(prior(2), torch.zeros(9, 2), 9, held, np.full(2, 3))
     assert estimate.basis.startswith("3 of 4 labelled items were right")
-    assert estimate.is_checked
-
-
-def test_one_hidden_label_is_a_check_and_none_is_not():
-    one = estimate_accuracy(prior(2), torch.zeros(9, 2), 9, held_out([[2.0, 1.0]], [0]), np.array([2, 1]))
-    none = estimate_accuracy(prior(2), torch.zeros(9, 2), 9, nothing_held_out(2), np.ones(2))
-    assert (one.is_checked, none.is_checked) == (True, False)
 
 
 def test_no_accuracy_is_above_one():
@@ -169,10 +161,19 @@ def test_near_to_one_the_hint_has_as_many_digits_as_it_needs(largest, hint):
     assert (labelling.probability[~labelling.task.is_labelled] >= float(hint)).any()
 
 
-def test_without_a_checked_estimate_no_line_has_one_either():
-    labelling = labelling_of([0.97])
-    unchecked = replace(labelling.estimate, is_checked=False)
-    assert {line.right for line in rejection_table(replace(labelling, estimate=unchecked))} == {None}
+def test_without_an_estimate_no_line_has_one_either():
+    assert {line.right for line in rejection_table(labelling_of([0.97], estimate=None))} == {None}
+
+
+def test_nothing_is_stated_where_no_label_could_be_hidden():
+    rows = np.eye(2, 30, dtype=np.float32).repeat(20, 0) + 0.01
+    classes = np.arange(2).repeat(20)
+    for n_shot, is_stated in ((1, False), (3, True)):
+        labels = np.where(np.arange(40) % 20 < n_shot, classes, -1)
+        labelling = label_rows(Items(tuple(map(str, range(40))), labels, ("a", "b")), ArrayRows(rows))
+        assert (labelling.estimate is not None) == is_stated, labelling.no_estimate
+        assert ("no class has two labelled items" in labelling.no_estimate) != is_stated
+        assert ("right by estimate" in repr(labelling)) == is_stated
 
 
 def test_nothing_is_stated_where_hidden_labels_were_guessed_or_the_others_are_unlike():

@@ -45,7 +45,7 @@ def estimate_accuracy(
     low = _quantile((1 - LEVEL) / 2, calibration, means, spreads, strangers)
     high = _quantile((1 + LEVEL) / 2, calibration, means, spreads, {0.0: 1.0})
     accuracy = float(np.clip(float(calibration.probabilities(logits).amax(-1).mean()), low, high))
-    return AccuracyEstimate(accuracy, low, high, LEVEL, _basis(held_out, n_unlabelled), is_checked=len(held_out) > 0)
+    return AccuracyEstimate(accuracy, low, high, LEVEL, _basis(held_out, n_unlabelled))
 
 
 def _by_sharpness(
@@ -71,11 +71,6 @@ def _quantile(
 
 
 def _basis(held_out: HeldOut, n_unlabelled: int) -> str:
-    if not len(held_out):
-        return (
-            f"probabilities of {n_unlabelled:,} unlabelled items at a temperature measured on other tasks: no class "
-            "has two labelled items, so none could be checked; a second one of each class makes the interval narrower"
-        )
     hits = int((held_out.scores.argmax(-1).numpy() == held_out.labels).sum())
     return (
         f"{hits} of {len(held_out)} labelled items were right when their label was hidden, and the probabilities of "
@@ -128,5 +123,4 @@ def _probabilities(labelling: Labelling) -> np.ndarray:
 
 def _kept(labelling: Labelling, values: np.ndarray, threshold: float) -> Kept:
     kept = values[values >= threshold]
-    is_known = labelling.estimate is not None and labelling.estimate.is_checked
-    return Kept(threshold, len(kept), float(kept.mean()) if len(kept) and is_known else None)
+    return Kept(threshold, len(kept), float(kept.mean()) if len(kept) and labelling.estimate else None)

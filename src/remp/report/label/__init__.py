@@ -107,10 +107,9 @@ def _values(labelling: Labelling, title: str) -> dict[str, Any]:
 
 
 def _share(labelling: Labelling) -> str:
-    """The one number of the page; none where it could not be checked."""
+    """The one number of the page; none where it cannot be known."""
     estimate = labelling.estimate
-    is_known = estimate is not None and estimate.is_checked and not labelling.task.is_labelled.all()
-    return percent(estimate.accuracy) if estimate is not None and is_known else ""
+    return percent(estimate.accuracy) if estimate and not labelling.task.is_labelled.all() else ""
 
 
 def _counted(labelling: Labelling, number: int) -> str:
@@ -130,11 +129,6 @@ def _lead(labelling: Labelling) -> str:
             f"{_counted(labelling, n)} had no label. How many of the new labels are right cannot be estimated{reason}."
         )
     estimate = labelling.estimate
-    if not estimate.is_checked:
-        return (
-            f"{_counted(labelling, n)} had no label. How many of the new labels are right could not be checked; in "
-            f"{100 * estimate.level:g}\u00a0% of such tasks it is {percent(estimate.low)} to {percent(estimate.high)}."
-        )
     interval = f"{100 * estimate.level:g}\u00a0% interval: {percent(estimate.low)} to {percent(estimate.high)}"
     labelled = with_a_label(labelling)
     if labelled.n == n:

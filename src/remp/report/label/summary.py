@@ -60,7 +60,7 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
     if estimate is None:
         reason = f": {visible(labelling.no_estimate)}" if labelling.no_estimate else "; label a few more"
         yield f"How many labels are right cannot be estimated{reason}."
-    elif estimate.is_checked:
+    else:
         labelled = with_a_label(labelling)
         is_whole = labelled.n == (~labelling.task.is_labelled).sum()
         yield (
@@ -70,11 +70,6 @@ def _estimate(labelling: Labelling) -> Iterator[str]:
         )
         if not is_whole and labelled.right is not None:
             yield f"Right among the {labelled.n:,} new labels: {_plain(labelled.right)}, by their probabilities"
-    else:
-        yield (
-            f"How many labels are right could not be checked; in {estimate.level:.0%} of such tasks it is "
-            f"{estimate.low:.0%} to {estimate.high:.0%} of the unlabelled ({visible(estimate.basis)})"
-        )
     if text := weakened(labelling):
         yield text
 
