@@ -60,6 +60,14 @@ def naive_presence(z, labels, n_classes):
     return np.maximum(presence - presence.max(), -8)
 
 
+def naive_cosine_weight(z):
+    """The root of the effective dimensions of unlabelled rows, relative to 28, pair by pair."""
+    m, centred = len(z), z - z.mean(0)
+    pairs = sum((centred[i] @ centred[j]) ** 2 for i in range(m) for j in range(m) if i != j)
+    dimensions = (centred**2).sum() ** 2 / (pairs * m / (m - 1))
+    return np.sqrt((dimensions / 28) ** (m / (m + 5)))
+
+
 def naive_logits(rows, labels, n_classes, *, asks_graph, layers=6):
     """The rule of the module, written out for all rows at once in float64. asks_graph: whether the graph itself answers
     in the end, or the linear function that stands for it in the layers."""
@@ -72,6 +80,7 @@ def naive_logits(rows, labels, n_classes, *, asks_graph, layers=6):
     graph, function = naive_graph(z, labels, n_classes)
     linear, graph_weight = model.decision_function(z), 1 + 0.5 / np.sqrt(n_shot)
     presence, middle = naive_presence(rooted, labels, n_classes), 0
+    cosine_weight = naive_cosine_weight(z[free])
     start = np.stack([z[labels == number].mean(0) for number in range(n_classes)])
     sums, counts = np.stack([z[labels == number].sum(0) for number in range(n_classes)]), np.bincount(labels[support])
     prototypes, shares = start, np.zeros(n_classes)
@@ -82,14 +91,16 @@ def naive_logits(rows, labels, n_classes, *, asks_graph, layers=6):
         cosine, share = (30, 0.05) if is_first else (35 / (n_shot + 1.5), n_shot / (n_shot + 30))
         prior = presence if is_first else shares
         along = (linear + graph_weight * function)[free]
-        attention = softmax(along + cosine * unit(z[free] - middle) @ unit(prototypes - middle).T + prior)
+        attention = softmax(
+            along + cosine_weight * cosine * unit(z[free] - middle) @ unit(prototypes - middle).T + prior
+        )
         masses, equal = attention.sum(0), free.sum() / n_classes
         trust = n_shot / (n_shot + 0.6) * free.sum() / (free.sum() + 5)
         shares = trust * np.log((masses + 0.1 * equal) / (1.1 * equal)) + presence
         weight = max(1, share / (1 - share) * free.sum() / support.sum())
         prototypes = (weight * sums + attention.T @ z[free]) / (weight * counts + masses)[:, None]
     linear = linear + graph_weight * (graph if asks_graph else function)
-    return linear + 35 / (n_shot + 1.5) * unit(z - middle) @ unit(prototypes - middle).T + shares
+    return linear + cosine_weight * 35 / (n_shot + 1.5) * unit(z - middle) @ unit(prototypes - middle).T + shares
 
 
 @pytest.mark.parametrize("asks_graph", [True, False])

@@ -291,7 +291,8 @@ class ReMPClassifier(ClassifierMixin, BaseEstimator):
 
     def _take(self, learned: Learned) -> None:
         self._learned, model = learned, learned.fitted.model
-        double: dict[str, Any] = {k: value.double() for k, value in vars(model).items() if isinstance(value, Tensor)}
+        parts = {one.name: getattr(model, one.name) for one in fields(model)}
+        double: dict[str, Any] = {name: part.double() for name, part in parts.items() if isinstance(part, Tensor)}
         self._model = replace(model, **double)
         self.evidence_ = learned.fitted.evidence
         self.left_out_ = learned.fitted.left_out

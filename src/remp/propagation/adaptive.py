@@ -27,6 +27,7 @@ from torch import Tensor
 
 from remp.errors import ConfigError, DataError
 from remp.propagation import SEED, of_each_class, sample_of
+from remp.propagation.dimensions import USUAL, dimensions_of, weight_of_cosines
 from remp.propagation.logistic import Linear, fit_logistic
 from remp.propagation.products import Lens, Products, features_of
 from remp.propagation.shares import trust_in
@@ -37,7 +38,8 @@ from remp.rectification.transform import FeatureTransform, RowTransform, Transfo
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 
 # How the settings were found, on validation data of seventeen feature sets: results/tries/robustness.md.
-# Weight of the cosine in the first half of the layers, and 35 / (K + 1.5) in the second, for K labels per class.
+# Weight of the cosine in the first half of the layers, and 35 / (K + 1.5) in the second, for K labels per class; in the
+# usual number of dimensions.
 _COSINE_FIRST, _COSINE, _COSINE_FADES = 30.0, 35.0, 1.5
 # Weight of the graph: 1 + 0.5 / √K.
 _GRAPH = 0.5
@@ -147,6 +149,7 @@ class Adapted:
     moves: for each layer, how far the prototypes moved, as of Propagated.
     evidence: how much the regression, the graph and the cosine count.
     shifts: what was added to the regression's logits, or None.
+    dimensions: the effective dimensions of the unlabelled rows; not saved with a labelling.
     surroundings: of the labelled rows, to hide some labels and look again; None but just after `adapt`, in the first
         process.
     """
@@ -165,6 +168,7 @@ class Adapted:
     neighbours: Neighbours | None = None
     evidence: EvidenceWeights = _USUAL
     shifts: Shifts | None = field(default=None, repr=False, compare=False)
+    dimensions: float = field(default=USUAL, repr=False, compare=False)
     surroundings: Surroundings | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -262,6 +266,9 @@ def adapt(
         regression = replace(regression, bias=regression.bias + shifts.in_layers)
 
     # The layers: attention of all unlabelled rows to the classes, then new prototypes and shares by that.
+    dimensions = dimensions_of(rows, labels, transform, size) if settings.layers else USUAL
+    cosine_weight = weight_of_cosines(dimensions)
+    cosine_first, cosine_later = (cosine_weight * weight for weight in (_COSINE_FIRST, _fading_cosine(n_shot)))
     rows_of_layers, lens = _kept(rows, lens, shard)
     prototypes = prototypes_before = label_sums / counts[:, None]
     middle = torch.zeros(rows.dim, dtype=torch.float64)
@@ -272,7 +279,7 @@ def adapt(
         if layer == first_of_second_half and not settings.balanced:  # again from the labelled rows
             middle = prototypes.mean(0) if layer and n_classes > 1 else middle
             prototypes = prototypes_before
-        cosine = _COSINE_FIRST if is_first_half else _fading_cosine(n_shot)
+        cosine = cosine_first if is_first_half else cosine_later
         prior = presence if is_first_half and not settings.balanced else log_shares
         work = _layer_pass(lens, regression + graph, prototypes, middle, cosine, prior, dtype)
         sums, masses = shard.sums(*shard.total(work, rows_of_layers, labels))  # (N, d), (N,)
@@ -296,7 +303,7 @@ def adapt(
         graph=graph,
         prototypes_before=prototypes_before.to(dtype),
         prototypes=prototypes.to(dtype),
-        cosine=_fading_cosine(n_shot) if settings.layers else 0.0,
+        cosine=cosine_later if settings.layers else 0.0,
         middle=middle.to(dtype),
         log_shares=log_shares,
         centre=transform.centre,
@@ -305,6 +312,7 @@ def adapt(
         neighbours=local.neighbours * graph_weight if local.neighbours else None,
         evidence=_USUAL if settings.layers else _REGRESSION,
         shifts=shifts,
+        dimensions=dimensions,
         surroundings=surroundings,
     )
 

@@ -6,22 +6,25 @@ also tell how much each kind of evidence counts, and so whether rectification is
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from remp.propagation import sample_of
-from remp.propagation.adaptive import Adapted, EvidenceWeights
+from remp.propagation.adaptive import Adapted, EvidenceLogits, EvidenceWeights
 from remp.propagation.held_out import MOST_FOLDS, HeldOut
+from remp.propagation.shares import trust_in
 from remp.rectification.propagate import Propagated
 
 # "Sharpness" is the inverse temperature. Its logarithms that are considered, less the typical one.
 _GRID = np.linspace(-5, 3, 161)
-# The logarithm of the typical sharpness: -0.46 - (1.75 - 0.59 log(min(N, 5) / 2)) / √K + 0.56 e, for K labels of each
-# of N classes (the mean over these) that are of equal size with certainty e: the fewer labels, the less the logits
-# are worth. Measured on validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _RISE, _MOST_CLASSES, _EQUAL = -0.46, 1.75, 0.59, 5, 0.56
+# The logarithm of the typical sharpness: -2.7 - (2.4 - 1.1 log(min(N, 5) / 2)) / √K + 0.27 log(D) + 1.95 a + 0.26 e,
+# for K labels of each of N classes (the mean over these): the fewer labels, the less the logits are worth. D, a, e: the
+# signs. Measured on validation data: results/tries/robustness.md.
+_CENTRE, _FALL, _RISE, _MOST_CLASSES = -2.7, 2.4, 1.1, 5
+_BY_DIMENSIONS, _BY_AGREEMENT, _BY_EQUALITY = 0.27, 1.95, 0.26
 # The same for the regression alone, without layers, for any number of labels.
 _ALONE = 0.4
 # The same for the paper's rule: -0.8 / K, for similarities of scale 10 (results/tries/label_quality.md).
@@ -46,6 +49,30 @@ _LEAST_HELD_OUT, _MOST_HELD_OUT, _STAY, _NONE = 2, 2000, 0.5, 0.1
 _COVERED = 0.8
 
 
+class Signs(NamedTuple):
+    """What unlabelled rows tell of how much the logits are worth; by default, what they do in most tasks.
+
+    agreement: 0 … 1, how often two kinds of evidence have the same answer. equality: 0 … 1, the certainty that the
+    classes are of equal size.
+    """
+
+    agreement: float = 0.87
+    equality: float = 0.0
+
+
+_TYPICAL = Signs()
+
+
+def agreement_of(logits: EvidenceLogits) -> float:
+    """How often two kinds of evidence have the same answer, over all pairs of kinds that say anything. logits: of
+    unlabelled rows. With few rows, or a single kind, near to what is typical."""
+    kinds = (logits.regression, logits.cosine, logits.graph)
+    answers = [kind.argmax(1) for kind in kinds if kind.any()]  # without l2 there is no graph
+    shares = [float((one == other).double().mean()) for place, one in enumerate(answers) for other in answers[:place]]
+    found = float(np.mean(shares)) if shares else _TYPICAL.agreement
+    return _TYPICAL.agreement + trust_in(len(logits.regression)) * (found - _TYPICAL.agreement)
+
+
 @dataclass(frozen=True)
 class Calibration:
     """sharpness: (g,) inverse temperatures, ascending; weights: (g,) their posterior probabilities."""
@@ -68,17 +95,16 @@ def calibrate(
     held_out: HeldOut,
     counts: np.ndarray,
     *,
-    certainty: float = 0.0,
+    signs: Signs = _TYPICAL,
     ease: float = 0.0,
 ) -> Calibration:
     """The posterior of the temperature; the prior where nothing could be held out.
 
-    counts: (N,) labelled rows of each class. certainty: 0 … 1, that the classes are of equal size. ease: how much
-    easier labelled rows are than others, by `ease_of`.
+    counts: (N,) labelled rows of each class. ease: how much easier labelled rows are than others, by `ease_of`.
     """
-    typical = typical_sharpness(model, counts, certainty)
+    typical = typical_sharpness(model, counts, signs)
     # Held-out rows were scored with the labels of one fold less, at which logits are worth less.
-    fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)), certainty)
+    fewer = typical_sharpness(model, np.maximum(1, counts - -(-counts // MOST_FOLDS)), signs)
     scores = held_out.scores.double()
     by_wrong = [_log_likelihoods(scores * value, held_out.labels) for value in np.exp(fewer + _GRID)]  # (g, shares)
     likelihood = np.logaddexp.reduce(_WEIGHT * held_out.covered * np.array(by_wrong), axis=1)
@@ -121,14 +147,15 @@ def weigh_evidence(held_out: HeldOut) -> EvidenceWeights:
     return EvidenceWeights(*(weights * (weights >= _NONE)).tolist())
 
 
-def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray, certainty: float = 0.0) -> float:
-    """The logarithm of the sharpness that fits most tasks with so many labels of each class (N,), which are of equal
-    size with this certainty."""
+def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray, signs: Signs = _TYPICAL) -> float:
+    """The logarithm of the sharpness that fits most tasks with so many labels of each class (N,) and these signs."""
     if isinstance(model, Adapted):
         if not model.settings.layers:
             return _ALONE
         fall = _FALL - _RISE * np.log(min(len(model.prototypes), _MOST_CLASSES) / 2)
-        return _CENTRE - float(fall * np.mean(1 / np.sqrt(counts))) + _EQUAL * certainty
+        by_signs = _BY_DIMENSIONS * np.log(model.dimensions)
+        by_signs += _BY_AGREEMENT * signs.agreement + _BY_EQUALITY * signs.equality
+        return float(_CENTRE - fall * np.mean(1 / np.sqrt(counts)) + by_signs)
     return -_PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
 
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from remp.errors import DataError
 from remp.propagation import sample_of, sample_of_each_class
-from remp.propagation.adaptive import Adapted, Adaptive, EvidenceWeights
-from remp.propagation.calibration import Calibration, calibrate, typical_sharpness, weigh_evidence
+from remp.propagation.adaptive import Adapted, Adaptive, EvidenceLogits, EvidenceWeights
+from remp.propagation.calibration import Calibration, Signs, agreement_of, calibrate, typical_sharpness, weigh_evidence
 from remp.propagation.held_out import MOST_CLASSES, HeldOut, Likeness, ease_of, fit_likeness, hold_out, learn
 from remp.propagation.shares import Equality, equality_of, log_shares
 from remp.rectification.propagate import Propagated, Propagation
@@ -70,9 +70,9 @@ def fit_rows(
     """Learn the classes of all rows, and from hidden labels how sure the model can be.
 
     In this order: the model; what it says of labels that are hidden; by these labels how much each kind of evidence
-    counts; whether the classes are of equal size, and the labels easy ones; the temperature; by all of these the shares
-    of the classes. The paper's rule is left as it was asked for: of it,
-    only the temperature is found.
+    counts; whether the kinds of evidence agree, the classes are of equal size, and the labels easy ones; the
+    temperature; by all of these the shares of the classes. The paper's rule is left as it was asked for: of it, only
+    the temperature is found.
 
     labels: (n,) class 0 … n_classes - 1, or -1 for an unlabelled row. shard: who passes over the rows; by default as
     the rows themselves say. model: what `learn` made of the same, if that is known.
@@ -89,9 +89,14 @@ def fit_rows(
     counts = np.bincount(labels[labels >= 0], minlength=n_classes)
     likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
     some = rows.take(sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS)))
-    equality = _equality(model, some, counts, shard)
+    signs, equality = Signs(), Equality(torch.zeros(n_classes, dtype=torch.float64), 0.0)
+    if isinstance(model, Adapted) and model.settings.layers and n_classes > 1 and len(some):
+        logits = model.evidence_logits(some)
+        equality = _equality(model, logits, counts, shard)
+        agreement = _as_in_first(torch.tensor(agreement_of(logits), dtype=torch.float64), shard)
+        signs = Signs(float(agreement), equality.certainty)
     ease = ease_of(held_out.resemblance, likeness(some).numpy())
-    found = calibrate(model, held_out, counts, certainty=equality.certainty, ease=ease)
+    found = calibrate(model, held_out, counts, signs=signs, ease=ease)
     sharpness, weights = _as_in_first(torch.from_numpy(np.stack([found.sharpness, found.weights])), shard).numpy()
     calibration = Calibration(sharpness, weights)
     if isinstance(model, Adapted) and not model.settings.balanced:
@@ -107,23 +112,18 @@ def _as_in_first(numbers: Tensor, shard: Shard) -> Tensor:
     return shard.sum(torch.zeros_like(numbers) if shard.rank else numbers)
 
 
-def _equality(model: Adapted | Propagated, rows: Tensor, counts: np.ndarray, shard: Shard) -> Equality:
-    """Whether the classes are of equal size among the unlabelled rows, of which these (m, d) are a sample; the offsets
-    are for the model's own logits.
+def _equality(model: Adapted, logits: EvidenceLogits, counts: np.ndarray, shard: Shard) -> Equality:
+    """Whether the classes are of equal size among the unlabelled rows, of which these are the logits of a sample; the
+    offsets are for the model's own logits.
 
-    Certain if the settings say so, and not looked at by the paper's rule, without layers or unlabelled rows, and with
-    very many classes. counts: (N,) labelled rows of each class.
+    Certain if the settings say so, and not looked at with very many classes. counts: (N,) labelled rows of each class.
     """
     n_classes = len(counts)
-    nothing = torch.zeros(n_classes, dtype=torch.float64)
-    if not isinstance(model, Adapted) or not model.settings.layers:
-        return Equality(nothing, 0.0)
-    if model.settings.balanced:
-        return Equality(nothing, 1.0)
-    if not len(rows) or not 1 < n_classes <= MOST_CLASSES:
-        return Equality(nothing, 0.0)
+    if model.settings.balanced or n_classes > MOST_CLASSES:
+        return Equality(torch.zeros(n_classes, dtype=torch.float64), float(model.settings.balanced))
     sharpness = float(np.exp(typical_sharpness(model, counts)))
-    offsets, certainty = equality_of(sharpness * model.scores(rows).double(), n_shot=float(1 / (1 / counts).mean()))
+    scores = model.evidence.weigh(*logits[:3]).double()
+    offsets, certainty = equality_of(sharpness * scores, n_shot=float(1 / (1 / counts).mean()))
     found = _as_in_first(torch.cat([offsets / sharpness, torch.tensor([certainty], dtype=torch.float64)]), shard)
     return Equality(found[:-1], float(found[-1]))
 
@@ -137,7 +137,7 @@ def _shares(model: Adapted, held_out: HeldOut, sharpness: float, rows: Rows) -> 
         return model.log_shares
     scores = model.scores(rows.take(others.items)).double()
     found = log_shares(sharpness * scores, sharpness * others.scores(model.evidence).double())
-    return held_out.covered * found / sharpness
+    return held_out.covered**2 * found / sharpness
 
 
 @dataclass(frozen=True)
