@@ -27,7 +27,7 @@ from torch import Tensor
 
 from remp.errors import ConfigError, DataError
 from remp.propagation import SEED, of_each_class, sample_of
-from remp.propagation.dimensions import USUAL, dimensions_of, weight_of_cosines
+from remp.propagation.dimensions import weight_of_cosines
 from remp.propagation.logistic import Linear, fit_logistic
 from remp.propagation.products import Lens, Products, features_of
 from remp.propagation.shares import trust_in
@@ -149,7 +149,6 @@ class Adapted:
     moves: for each layer, how far the prototypes moved, as of Propagated.
     evidence: how much the regression, the graph and the cosine count.
     shifts: what was added to the regression's logits, or None.
-    dimensions: the effective dimensions of the unlabelled rows; not saved with a labelling.
     surroundings: of the labelled rows, to hide some labels and look again; None but just after `adapt`, in the first
         process.
     """
@@ -168,7 +167,6 @@ class Adapted:
     neighbours: Neighbours | None = None
     evidence: EvidenceWeights = _USUAL
     shifts: Shifts | None = field(default=None, repr=False, compare=False)
-    dimensions: float = field(default=USUAL, repr=False, compare=False)
     surroundings: Surroundings | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -266,8 +264,7 @@ def adapt(
         regression = replace(regression, bias=regression.bias + shifts.in_layers)
 
     # The layers: attention of all unlabelled rows to the classes, then new prototypes and shares by that.
-    dimensions = dimensions_of(rows, labels, transform, size) if settings.layers else USUAL
-    cosine_weight = weight_of_cosines(dimensions)
+    cosine_weight = weight_of_cosines(rows, labels, transform, size) if settings.layers else 0.0
     cosine_first, cosine_later = (cosine_weight * weight for weight in (_COSINE_FIRST, _fading_cosine(n_shot)))
     rows_of_layers, lens = _kept(rows, lens, shard)
     prototypes = prototypes_before = label_sums / counts[:, None]
@@ -303,7 +300,7 @@ def adapt(
         graph=graph,
         prototypes_before=prototypes_before.to(dtype),
         prototypes=prototypes.to(dtype),
-        cosine=cosine_later if settings.layers else 0.0,
+        cosine=cosine_later,
         middle=middle.to(dtype),
         log_shares=log_shares,
         centre=transform.centre,
@@ -312,7 +309,6 @@ def adapt(
         neighbours=local.neighbours * graph_weight if local.neighbours else None,
         evidence=_USUAL if settings.layers else _REGRESSION,
         shifts=shifts,
-        dimensions=dimensions,
         surroundings=surroundings,
     )
 

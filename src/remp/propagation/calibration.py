@@ -20,11 +20,10 @@ from remp.rectification.propagate import Propagated
 
 # "Sharpness" is the inverse temperature. Its logarithms that are considered, less the typical one.
 _GRID = np.linspace(-5, 3, 161)
-# The logarithm of the typical sharpness: -2.7 - (2.4 - 1.1 log(min(N, 5) / 2)) / √K + 0.27 log(D) + 1.95 a + 0.26 e,
-# for K labels of each of N classes (the mean over these): the fewer labels, the less the logits are worth. D, a, e: the
-# signs. Measured on validation data: results/tries/robustness.md.
-_CENTRE, _FALL, _RISE, _MOST_CLASSES = -2.7, 2.4, 1.1, 5
-_BY_DIMENSIONS, _BY_AGREEMENT, _BY_EQUALITY = 0.27, 1.95, 0.26
+# The logarithm of the typical sharpness: -1.85 - (2.7 - 1.4 log(min(N, 5) / 2)) / √K + 2 a + 0.35 e, for K labels of
+# each of N classes (the mean over these): the fewer labels, the less the logits are worth. a and e: agreement and
+# equality, as in Signs. Measured on validation data: results/tries/robustness.md.
+_CENTRE, _FALL, _RISE, _MOST_CLASSES, _BY_AGREEMENT, _BY_EQUALITY = -1.85, 2.7, 1.4, 5, 2.0, 0.35
 # The same for the regression alone, without layers, for any number of labels.
 _ALONE = 0.4
 # The same for the paper's rule: -0.8 / K, for similarities of scale 10 (results/tries/label_quality.md).
@@ -153,8 +152,7 @@ def typical_sharpness(model: Adapted | Propagated, counts: np.ndarray, signs: Si
         if not model.settings.layers:
             return _ALONE
         fall = _FALL - _RISE * np.log(min(len(model.prototypes), _MOST_CLASSES) / 2)
-        by_signs = _BY_DIMENSIONS * np.log(model.dimensions)
-        by_signs += _BY_AGREEMENT * signs.agreement + _BY_EQUALITY * signs.equality
+        by_signs = _BY_AGREEMENT * signs.agreement + _BY_EQUALITY * signs.equality
         return float(_CENTRE - fall * np.mean(1 / np.sqrt(counts)) + by_signs)
     return -_PAPER_FALL * float(np.mean(1 / counts)) - float(np.log(model.settings.scale / _PAPER_SCALE))
 

@@ -1,7 +1,6 @@
 """In how many directions rows vary, which tells how large a cosine is by chance: about 1 / √D in D dimensions.
 
-In few dimensions even unrelated rows have large cosines with a prototype. So these must count less there, and answers
-are worth less, since rows of different classes are as near to each other as those of one class.
+In few dimensions even unrelated rows have large cosines with a prototype, so that these must count less.
 """
 
 import numpy as np
@@ -13,18 +12,19 @@ from remp.propagation.shares import trust_in
 from remp.rectification.transform import RowTransform
 from remp.rows import Rows
 
-# The dimensions of most features, after their transform; how many unlabelled rows are looked at.
-USUAL, _ROWS = 28.0, 300
+# The dimensions of most features, after their transform; how many unlabelled rows are looked at; the range of weights.
+_USUAL, _ROWS, _LEAST, _MOST = 28.0, 300, 0.25, 3.0
 
 
-def dimensions_of(rows: Rows, labels: np.ndarray, transform: RowTransform, size: float) -> float:
-    """The effective dimensions of the unlabelled rows, by a sample of them; near to the usual number if they are few.
+def weight_of_cosines(rows: Rows, labels: np.ndarray, transform: RowTransform, size: float) -> float:
+    """What logits by cosines are multiplied with: √(D / 28) for the effective dimensions D of the unlabelled rows, so
+    that they are as large by chance in any number of dimensions; near to 1 if there are few such rows.
 
     labels: (n,), -1 for unlabelled. transform, size: what makes features of rows.
     """
     sample = sample_of(np.flatnonzero(labels < 0), _ROWS)
     found = effective_dimensions(features_of(rows.take(sample), transform, size))
-    return float(USUAL * (found / USUAL) ** trust_in(len(sample)))
+    return float(np.clip((found / _USUAL) ** (0.5 * trust_in(len(sample))), _LEAST, _MOST))
 
 
 def effective_dimensions(features: Tensor) -> float:
@@ -37,8 +37,3 @@ def effective_dimensions(features: Tensor) -> float:
     of_pairs = float((products.square().sum() - squares.square().sum()) * m / max(1, m - 1))
     found = float(squares.sum()) ** 2 / of_pairs if m > 2 and of_pairs > 0 else 1.0
     return max(1.0, found) if np.isfinite(found) else 1.0
-
-
-def weight_of_cosines(dimensions: float) -> float:
-    """What logits by cosines are multiplied with, so that by chance they are as large in any number of dimensions."""
-    return float(np.clip(np.sqrt(dimensions / USUAL), 0.25, 3.0))
