@@ -4,7 +4,7 @@
 
 FEATURES.npz holds x (n, d) features, y (n,) classes and s (n,) the half that a row belongs to: 0 to choose settings on,
 1 to be scored once. Every row of a table is a kind of task at a number of labels per class, its columns are methods on
-the same draws; rows with wrong labels, strangers or easy labels have no rivals. Written to --out: NAME.md with the
+the same draws; rows with wrong labels, strangers, easy labels or classes that are alike have no rivals. Written to --out: NAME.md with the
 table of a feature set, NAME.png with its coverage plot, README.md with one line per set and the rows over all sets.
 
 Rivals were tuned on the first halves of seventeen feature sets together (results/tries/robustness.md): logistic
@@ -44,7 +44,8 @@ SIZES: dict[str, list[int]] = {
     "all classes, balanced": [],
 }
 SHOTS = (1, 2, 5, 10, 20, 50)
-VARIANTS = ("", "10 % wrong labels", "10 % strangers", "labels from the easy end")
+ALIKE = "classes that are alike"
+VARIANTS = ("", "10 % wrong labels", "10 % strangers", "labels from the easy end", ALIKE)
 MIXED = ("2 classes, 50 : 10", "10 classes, long tail 50 … 2", "10 classes, balanced")  # with every variant
 
 
@@ -68,8 +69,10 @@ def draw_task(
     """None where the set has too few classes or rows for it."""
     classes = random.permutation(np.unique(y))
     sizes = sizes or [50] * min(len(classes), 100)
-    if len(sizes) > len(classes):
+    if len(sizes) + (variant == ALIKE) > len(classes):
         return None
+    if variant == ALIKE:
+        classes = random.permutation(classes[nearest_means(x, y, classes)[: len(sizes)]])
     chosen, sizes = classes[: len(sizes)], list(random.permutation(sizes))
     room = min(int((y == label).sum()) for label in chosen) - n_shot
     if room < 5:
@@ -104,6 +107,14 @@ def draw_task(
         if len(wrong) == 0 or len(np.unique(labels[labelled])) < len(chosen):
             return None
     return Draw(x[np.concatenate(rows)], labels, np.concatenate(truth), len(chosen))
+
+
+def nearest_means(x: np.ndarray, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Places of the classes, the first one first, then by how near their means are to its mean, all as seen from the
+    mean of all means."""
+    means = np.stack([_unit(x[y == label]).mean(0) for label in classes])
+    means = _unit(means - means.mean(0))
+    return np.argsort(-(means @ means[0]), kind="stable")
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
