@@ -4,8 +4,9 @@
 
 FEATURES.npz holds x (n, d) features, y (n,) classes and s (n,) the half that a row belongs to: 0 to choose settings on,
 1 to be scored once. Every row of a table is a kind of task at a number of labels per class, its columns are methods on
-the same draws; rows with wrong labels, strangers, easy labels or classes that are alike have no rivals. Written to --out: NAME.md with the
-table of a feature set, NAME.png with its coverage plot, README.md with one line per set and the rows over all sets.
+the same draws; rows with wrong labels, strangers, easy labels or classes that are alike have no rivals. Written to
+--out: NAME.md with the table of a feature set, NAME.png with its coverage plot, README.md with one line per set and the
+rows over all sets.
 
 Rivals were tuned on the first halves of seventeen feature sets together (results/tries/robustness.md): logistic
 regression, the nearest class mean, label spreading and self-training.
