@@ -49,6 +49,20 @@ def test_numbers_after_n_shot_are_further_shots(arguments, shots):
         assert list(context.params["n_shot"]) == shots
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--methods", "remp", "protonet", "--n-shot", "1", "5"],
+        ["--methods", "remp", "--n-shot=1", "5", "--methods", "protonet"],
+        ["--n-shot", "1", "5", "--methods=remp", "protonet"],
+    ],
+)
+def test_names_after_methods_are_further_methods(arguments):
+    command = typer.main.get_command(cli.app).commands["compare"]
+    context = command.make_context("compare", [*arguments, "--features", "x"])
+    assert (list(context.params["methods"]), list(context.params["n_shot"])) == (["remp", "protonet"], ["1", "5"])
+
+
 @pytest.mark.parametrize("flags", [["--seed", "0", "1"], ["--n-way", "5", "10"], ["--n-shot", "1", "--seed", "3", "5"]])
 def test_a_number_after_another_option_is_not_taken_for_shots(flags):
     assert "got 'x' and" in str(raised("evaluate", "x", *flags))

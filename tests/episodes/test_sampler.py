@@ -100,7 +100,7 @@ def test_any_whole_number_is_a_seed_of_its_own(seed):
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_every_episode_is_well_formed(data):
-    n_way = data.draw(st.integers(1, 5))
+    n_way = data.draw(st.integers(2, 5))
     shots = data.draw(st.integers(1, 4) | st.tuples(*[st.integers(1, 4)] * n_way))
     distribution = data.draw(st.sampled_from(["balanced", "dirichlet:0.05", "dirichlet:2", "dirichlet:1e300"]))
     protocol = Protocol(n_way, shots, data.draw(st.integers(1, 6)), distribution)
@@ -301,7 +301,8 @@ def test_at_least_one_episode_is_drawn(n):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_way": 0}, "at least 1 class is needed"),
+        ({"n_way": 0}, "needed 2 classes or more"),
+        ({"n_way": 1}, "needed 2 classes or more, since any answer is right with one"),
         ({"n_query": 0}, "at least 1 query per class is needed"),
         ({"n_shot": 0}, "every class needs at least 1 labelled image"),
         ({"n_shot": (1, 2)}, "n_shot lists 2 numbers for 5 classes: give one per class"),

@@ -83,6 +83,9 @@ def test_other_numbers_become_single_precision(dtype):
     (chunk,) = ArrayRows(values).chunks()
     np.testing.assert_array_equal(chunk, values.astype(np.float32))
     np.testing.assert_array_equal(ArrayRows(values).take([3, 1]), values[[3, 1]].astype(np.float32))
+    for wrong in (-1, len(values)):
+        with pytest.raises(IndexError, match=f"needed 0 … {len(values) - 1}"):
+            ArrayRows(values).take([0, wrong])
 
 
 def test_a_tensor_of_bfloat16_with_a_gradient_is_taken_too():

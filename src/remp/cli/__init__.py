@@ -14,7 +14,7 @@ from remp.cli import evaluate as cli_evaluate
 from remp.cli import label as cli_label
 from remp.cli import reproduce as cli_reproduce
 from remp.cli import train as cli_train
-from remp.cli.options import Command, ShotsCommand
+from remp.cli.options import Command, SeveralCommand
 from remp.errors import Interrupted, RempError
 from remp.system.progress import is_first_process
 from remp.version import __version__
@@ -36,8 +36,8 @@ app.command(cls=Command)(cli_label.studio)
 app.command(cls=Command)(cli_label.export)
 app.command(cls=Command)(cli_evaluate.audit)
 app.command(cls=Command)(cli_reproduce.reproduce)
-app.command(cls=ShotsCommand)(cli_evaluate.compare)
-app.command(context_settings=_EXTRA, cls=ShotsCommand)(cli_evaluate.evaluate)
+app.command(cls=SeveralCommand)(cli_evaluate.compare)
+app.command(context_settings=_EXTRA, cls=SeveralCommand)(cli_evaluate.evaluate)
 app.command(cls=Command)(cli_evaluate.episodes)
 
 

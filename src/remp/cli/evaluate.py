@@ -111,7 +111,7 @@ def compare(
     data: Annotated[str | None, typer.Option(help="A prepared data set; default: the one it was trained on.")] = None,
     split: Annotated[str, typer.Option(help="Which classes: train, val or test.")] = "test",
     methods: Annotated[
-        list[str], typer.Option(help="Names, joined by commas or each with --methods; or all for frozen features.")
+        list[str], typer.Option(help="Names: remp protonet, or remp,protonet; or all for frozen features.")
     ] = ["all"],
     reference: Annotated[str, typer.Option(help="The method that the others are compared with.")] = "protonet",
     n_way: Ways = 5,

@@ -43,20 +43,24 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class ShotsCommand(Command):
-    """A command whose --n-shot takes several numbers: --n-shot 1 5 is --n-shot 1 --n-shot 5."""
+class SeveralCommand(Command):
+    """A command whose --n-shot takes several numbers, and --methods several names: --n-shot 1 5 is --n-shot 1 --n-shot
+    5. A word that is no number ends the numbers: it may be the file of the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         repeated: list[str] = []
-        is_shot = is_further = False  # whether a number that comes now is for --n-shot, and not its first
+        option = ""  # the one that a word that comes now is for
+        has_one = False  # whether that option has a word already
         for argument in args:
-            if not argument.replace(",", "").isdigit():
-                is_further = argument.startswith("--n-shot=")
-                is_shot = is_further or argument == "--n-shot"
-            elif is_further:
-                repeated.append("--n-shot")
+            if argument.startswith("-"):
+                name, equals, _ = argument.partition("=")
+                option, has_one = name if name in ("--n-shot", "--methods") else "", bool(equals)
+            elif option == "--n-shot" and not argument.replace(",", "").isdigit():
+                option = ""
+            elif option and has_one:
+                repeated.append(option)
             else:
-                is_further = is_shot
+                has_one = True
             repeated.append(argument)
         return super().parse_args(ctx, repeated)
 

@@ -227,8 +227,8 @@ class Protocol:
             object.__setattr__(self, name, number)
         if max(self.n_way, self.n_query) > _MOST:
             raise EpisodeError(f"got n_way {self.n_way} and n_query {self.n_query}; needed at most {_MOST:,}")
-        if self.n_way < 1:
-            raise EpisodeError(f"n_way is {self.n_way}; at least 1 class is needed")
+        if self.n_way < 2:
+            raise EpisodeError(f"n_way is {self.n_way}; needed 2 classes or more, since any answer is right with one")
         if self.n_query < 1:
             raise EpisodeError(f"n_query is {self.n_query}; at least 1 query per class is needed")
         if len(self.shots) != self.n_way:

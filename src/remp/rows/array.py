@@ -97,7 +97,15 @@ class ArrayRows:
         Tensor
             (k, dim) float32, in the order of the numbers.
         """
-        return _single(self._values[np.asarray(numbers, dtype=np.int64)])
+        numbers = np.asarray(numbers, dtype=np.int64)
+        check_numbers(numbers, len(self))
+        return _single(self._values[numbers])
+
+
+def check_numbers(numbers: np.ndarray, n_rows: int) -> None:
+    """Raise an IndexError unless these numbers (k,) are of rows that are there; -1 is not the last one."""
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < n_rows:
+        raise IndexError(f"got row numbers {numbers.min()} … {numbers.max()}; needed 0 … {n_rows - 1}")
 
 
 def chunk_rows(dim: int) -> int:
@@ -169,7 +177,6 @@ class JoinedRows:
 
     def holders(self, numbers: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Which part holds rows of these numbers (k,), and which of the k those are: (part, places) for each."""
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
-            raise IndexError(f"got row numbers {numbers.min()} … {numbers.max()}; needed 0 … {len(self) - 1}")
+        check_numbers(numbers, len(self))
         part_of = np.searchsorted(self.starts, numbers, side="right") - 1
         return [(int(part), np.flatnonzero(part_of == part)) for part in np.unique(part_of)]

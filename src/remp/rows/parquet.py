@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from remp.errors import DataError
-from remp.rows.array import chunk_rows
+from remp.rows.array import check_numbers, chunk_rows
 from remp.system.files import place
 from remp.untrusted import border, listed, shortened
 
@@ -87,8 +87,7 @@ class ParquetRows:
             (k, dim) float32, in the order of the numbers.
         """
         numbers = np.asarray(numbers, dtype=np.int64)
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
-            raise IndexError(f"got row numbers {numbers.min()} … {numbers.max()}; needed 0 … {len(self) - 1}")
+        check_numbers(numbers, len(self))
         with border(f"{self._path} cannot be read", _AGAIN):
             taken = torch.empty(len(numbers), self.dim)
         for first, stop in zip(self._starts, self._starts[1:], strict=False):
