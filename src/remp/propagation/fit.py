@@ -89,19 +89,14 @@ def fit_rows(
     counts = np.bincount(labels[labels >= 0], minlength=n_classes)
     likeness = fit_likeness(rows, labels, n_classes, model.settings.parts, shard)
     some = rows.take(sample_of(np.flatnonzero(labels < 0), min(max(_ITEMS, _ITEMS_PER_CLASS * n_classes), _MOST_ITEMS)))
-    signs, equality = Signs(), Equality(torch.zeros(n_classes, dtype=torch.float64), 0.0)
-    if isinstance(model, Adapted) and model.settings.layers and n_classes > 1 and len(some):
-        logits = model.evidence_logits(some)
-        equality = _equality(model, logits, counts, shard)
-        agreement = _as_in_first(torch.tensor(agreement_of(logits), dtype=torch.float64), shard)
-        signs = Signs(float(agreement), equality.certainty)
+    signs, offsets = _signs(model, some, counts, shard)
     ease = ease_of(held_out.resemblance, likeness(some).numpy())
     found = calibrate(model, held_out, counts, signs=signs, ease=ease)
     sharpness, weights = _as_in_first(torch.from_numpy(np.stack([found.sharpness, found.weights])), shard).numpy()
     calibration = Calibration(sharpness, weights)
     if isinstance(model, Adapted) and not model.settings.balanced:
         shares = _shares(model, held_out, calibration.best, rows)
-        shares = shares + equality.certainty * (equality.offsets - shares)
+        shares = shares + signs.equality * (offsets - shares)
         model = replace(model, log_shares=_as_in_first(shares, shard))
         held_out = replace(held_out, others=None)  # large, too
     return Fitted(model, held_out, calibration, likeness)
@@ -112,20 +107,34 @@ def _as_in_first(numbers: Tensor, shard: Shard) -> Tensor:
     return shard.sum(torch.zeros_like(numbers) if shard.rank else numbers)
 
 
-def _equality(model: Adapted, logits: EvidenceLogits, counts: np.ndarray, shard: Shard) -> Equality:
-    """Whether the classes are of equal size among the unlabelled rows, of which these are the logits of a sample; the
-    offsets are for the model's own logits.
+def _signs(model: Adapted | Propagated, rows: Tensor, counts: np.ndarray, shard: Shard) -> tuple[Signs, Tensor]:
+    """What a sample of the unlabelled rows (m, d) tells of the temperature; and what must be added to the model's
+    logits (N,) so that all classes get as many of these rows.
 
-    Certain if the settings say so, and not looked at with very many classes. counts: (N,) labelled rows of each class.
+    Nothing is looked at by the paper's rule, without layers or unlabelled rows, and with very many classes. counts:
+    (N,) labelled rows of each class.
     """
     n_classes = len(counts)
-    if model.settings.balanced or n_classes > MOST_CLASSES:
-        return Equality(torch.zeros(n_classes, dtype=torch.float64), float(model.settings.balanced))
+    nothing = torch.zeros(n_classes, dtype=torch.float64)
+    if not isinstance(model, Adapted) or not model.settings.layers:
+        return Signs(), nothing
+    known = Equality(nothing, float(model.settings.balanced))
+    if not len(rows) or not 1 < n_classes <= MOST_CLASSES:
+        return Signs(equality=known.certainty), nothing
+    logits = model.evidence_logits(rows)
+    offsets, certainty = known if model.settings.balanced else _equality(model, logits, counts)
+    two = torch.tensor([agreement_of(logits), certainty], dtype=torch.float64)
+    found = _as_in_first(torch.cat([offsets, two]), shard)
+    return Signs(*found[-2:].tolist()), found[:-2]
+
+
+def _equality(model: Adapted, logits: EvidenceLogits, counts: np.ndarray) -> Equality:
+    """Whether the classes are of equal size, by the logits of unlabelled rows; the offsets are for the model's own
+    logits."""
     sharpness = float(np.exp(typical_sharpness(model, counts)))
-    scores = model.evidence.weigh(*logits[:3]).double()
-    offsets, certainty = equality_of(sharpness * scores, n_shot=float(1 / (1 / counts).mean()))
-    found = _as_in_first(torch.cat([offsets / sharpness, torch.tensor([certainty], dtype=torch.float64)]), shard)
-    return Equality(found[:-1], float(found[-1]))
+    scores = sharpness * model.evidence.weigh(*logits[:3]).double()
+    offsets, certainty = equality_of(scores, n_shot=float(1 / (1 / counts).mean()))
+    return Equality(offsets / sharpness, certainty)
 
 
 def _shares(model: Adapted, held_out: HeldOut, sharpness: float, rows: Rows) -> Tensor:
