@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from remp.propagation import label_counts
+from remp.propagation import fit, label_counts
 from remp.propagation.adaptive import Adaptive, adapt
 from remp.propagation.fit import fit_rows
 from remp.propagation.held_out import fit_likeness, learn
@@ -104,3 +104,12 @@ def test_means_have_norm_1_where_the_classes_have_as_many_labels():
     rows, labels, _ = clouds((5, 5), (10, 10))
     means = fit_likeness(ArrayRows(rows), labels, 2, FeatureTransform.parse("l2"), Shard()).means
     assert means.norm(dim=1).numpy() == pytest.approx(1)
+
+
+def test_where_logits_were_shifted_the_kinds_of_evidence_are_not_compared(monkeypatch):
+    compared = []
+    monkeypatch.setattr(fit, "agreement_of", lambda logits: compared.append(logits) or 0.5)
+    for n_shots in ((1, 20), (20, 20)):
+        rows, labels, _ = clouds(n_shots, (40, 40))
+        fit_rows(ArrayRows(rows), labels, 2)
+    assert len(compared) == 1

@@ -123,7 +123,9 @@ def _signs(model: Adapted | Propagated, rows: Tensor, counts: np.ndarray, shard:
         return Signs(equality=known.certainty), nothing
     logits = model.evidence_logits(rows)
     offsets, certainty = known if model.settings.balanced else _equality(model, logits, counts)
-    two = torch.tensor([agreement_of(logits), certainty], dtype=torch.float64)
+    # Shifts make the sum of all kinds of evidence comparable between classes, not the answers of each kind.
+    agreement = Signs().agreement if model.shifts else agreement_of(logits)
+    two = torch.tensor([agreement, certainty], dtype=torch.float64)
     found = _as_in_first(torch.cat([offsets, two]), shard)
     return Signs(*found[-2:].tolist()), found[:-2]
 
