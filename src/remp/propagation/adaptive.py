@@ -5,7 +5,7 @@ row are the sum of four:
 
 - the regression: a logistic regression on the labelled rows;
 - the graph: labels spread along a graph of rows (`surroundings`);
-- the cosine with the prototypes, whose weight falls as labels grow in number;
+- the cosine with the prototypes, whose weight falls with the number of labels and grows with the dimensions of rows;
 - the logarithm of the classes' estimated shares.
 
 Each layer passes over all unlabelled rows. The attention of a row is the softmax of its logits; the prototypes are the
@@ -37,7 +37,7 @@ from remp.rectification.similarity import unit
 from remp.rectification.transform import FeatureTransform, RowTransform, TransformOfRows, fit_transform
 from remp.rows import ArrayRows, Block, Rows, Shard, shard_of
 
-# How the settings were found, on validation data of seventeen feature sets: results/tries/robustness.md.
+# How the settings were found, on validation data of many feature sets: results/tries/robustness.md.
 # Weight of the cosine in the first half of the layers, and 35 / (K + 1.5) in the second, for K labels per class; in the
 # usual number of dimensions.
 _COSINE_FIRST, _COSINE, _COSINE_FADES = 30.0, 35.0, 1.5

@@ -118,11 +118,10 @@ def _signs(model: Adapted | Propagated, rows: Tensor, counts: np.ndarray, shard:
     nothing = torch.zeros(n_classes, dtype=torch.float64)
     if not isinstance(model, Adapted) or not model.settings.layers:
         return Signs(), nothing
-    known = Equality(nothing, float(model.settings.balanced))
     if not len(rows) or not 1 < n_classes <= MOST_CLASSES:
-        return Signs(equality=known.certainty), nothing
+        return Signs(equality=float(model.settings.balanced)), nothing
     logits = model.evidence_logits(rows)
-    offsets, certainty = known if model.settings.balanced else _equality(model, logits, counts)
+    offsets, certainty = (nothing, 1.0) if model.settings.balanced else _equality(model, logits, counts)
     # Shifts make the sum of all kinds of evidence comparable between classes, not the answers of each kind.
     agreement = Signs().agreement if model.shifts else agreement_of(logits)
     two = torch.tensor([agreement, certainty], dtype=torch.float64)
